@@ -1,0 +1,65 @@
+"""Vision transformers that keep working when the picture does not.
+
+`import robustvit` is cheap: names are imported when first used, and our networks are registered with timm.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from robustvit._timm import register_with_timm
+
+if TYPE_CHECKING:
+    from robustvit.fusing import fuse
+    from robustvit.layers.token_head import fuse_token_logits
+    from robustvit.models.names import OFFICIAL
+    from robustvit.models.official import from_official
+    from robustvit.models.registry import create_model, list_models
+    from robustvit.recording import NothingRecordedError, Tape, record
+    from robustvit.weights import CheckpointError, read_weights
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "OFFICIAL": "models.names",
+    "CheckpointError": "weights",
+    "NothingRecordedError": "recording",
+    "Tape": "recording",
+    "create_model": "models.registry",
+    "from_official": "models.official",
+    "fuse": "fusing",
+    "fuse_token_logits": "layers.token_head",
+    "list_models": "models.registry",
+    "read_weights": "weights",
+    "record": "recording",
+}
+
+__all__ = [
+    "OFFICIAL",
+    "CheckpointError",
+    "NothingRecordedError",
+    "Tape",
+    "create_model",
+    "from_official",
+    "fuse",
+    "fuse_token_logits",
+    "list_models",
+    "read_weights",
+    "record",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'robustvit' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"robustvit.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])
+
+
+register_with_timm()

@@ -1,0 +1,29 @@
+"""Folding what is constant at inference into the layers around it."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TypeVar
+
+from torch import nn
+
+__all__ = ["fuse"]
+
+Network = TypeVar("Network", bound=nn.Module)
+
+
+def fuse(model: Network) -> Network:
+    """A copy of `model` for inference, with BatchNorm and layer scale folded into convolutions and linear layers.
+
+    Same outputs to rounding. FAN's BatchNorm between GELU and its second depth-wise convolution stays, because zero padding
+    comes after it. The copy is in evaluation mode, cannot be trained further, and has a state dict of its own.
+
+    Args:
+        model: one of our networks, with or without TAP, or a timm network with TAP; others come back as they are, copied.
+    """
+    fused = deepcopy(model).eval()
+    for module in list(fused.modules()):
+        fold = getattr(module, "fold", None)
+        if callable(fold):
+            fold()
+    return fused.requires_grad_(False)

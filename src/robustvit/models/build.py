@@ -1,0 +1,71 @@
+"""From a registered variant to a network: what timm's builder needs around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from timm.models import PretrainedCfg, build_model_with_cfg
+from torch import nn
+
+from robustvit.models.published import PUBLISHED, PublishedWeights
+
+__all__ = ["build_network", "network_cfg", "pretrained_cfgs"]
+
+
+def network_cfg(**values: Any) -> dict[str, Any]:
+    """timm's pretrained configuration with what our networks have in common."""
+    common = dict(input_size=(3, 224, 224), crop_pct=1.0, classifier="head", custom_load=True, license="other")
+    return {**common, **values}
+
+
+def pretrained_cfgs(networks: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """timm's table `name.tag -> configuration` of `networks`, one entry for each published file and one for none."""
+    table = {}
+    for name, cfg in networks.items():
+        weights = [w for w in PUBLISHED if w.architecture == name]
+        for w in weights:
+            size = (3, w.input_size, w.input_size)
+            values = dict(url=w.url or "", origin_url=w.page, input_size=size, num_classes=w.num_classes or 0)
+            table[f"{name}.{w.tag}"] = {**cfg, **values}
+        if not weights:
+            table[name] = cfg
+    return table
+
+
+def _requested_weights(variant: str, pretrained_cfg: Any) -> PublishedWeights | None:
+    tag = pretrained_cfg.tag if isinstance(pretrained_cfg, PretrainedCfg) else pretrained_cfg
+    if isinstance(tag, dict):
+        tag = tag.get("tag")
+    return next((w for w in PUBLISHED if w.architecture == variant and w.tag == tag), None)
+
+
+def build_network(
+    cls: type[nn.Module],
+    variant: str,
+    pretrained: bool,
+    values: dict[str, Any],
+    kwargs: dict[str, Any],
+    out_indices: int | Iterable[int] = 4,
+) -> Any:
+    """Builds variant `variant` of `cls` from its numbers (`values`) and the caller's arguments (`kwargs`, which win)."""
+    overlay = kwargs.get("pretrained_cfg_overlay") or {}
+    weights = _requested_weights(variant, kwargs.get("pretrained_cfg"))
+    if pretrained and not overlay.get("file"):
+        chosen = weights or next((w for w in PUBLISHED if w.architecture == variant), None)
+        downloadable = any(w.url for w in PUBLISHED if w.architecture == variant)
+        if chosen is not None and not chosen.url and (weights is not None or not downloadable):
+            raise RuntimeError(chosen.how_to_get())
+    device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
+    needed = weights.model_args if weights is not None else {}
+    with torch.device(device) if device is not None else nullcontext():
+        network = build_model_with_cfg(
+            cls,
+            variant,
+            pretrained,
+            feature_cfg=dict(out_indices=kwargs.pop("out_indices", out_indices), feature_cls="getter"),
+            **{**values, **needed, **kwargs},
+        )
+    return network if dtype is None else network.to(dtype)

@@ -1,0 +1,123 @@
+"""What every network of ours does with its features: classify the image, and, with STL's token head, its tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from timm.layers import get_device_dtype, trunc_normal_
+from torch import Tensor, nn
+
+from robustvit.layers.token_grid import Grid
+from robustvit.layers.token_head import fuse_token_logits
+
+__all__ = ["Classifier", "TokenLogits", "linear_head"]
+
+
+def linear_head(features: int, num_classes: int, like: nn.Module | None = None) -> nn.Module:
+    """A classifier with weights of std 0.02 and no bias to start with; the identity for 0 classes."""
+    if num_classes == 0:
+        return nn.Identity()
+    head = nn.Linear(features, num_classes, **(get_device_dtype(like) if like is not None else {}))
+    trunc_normal_(head.weight, std=0.02)
+    nn.init.zeros_(head.bias)
+    return head
+
+
+class TokenLogits:
+    """STL's token head, for any timm-like network: mix in before the class that has `forward_features` and `forward_head`."""
+
+    token_head: nn.Module | None  # no value here: it would hide the submodule
+    token_fusion: bool = False
+
+    def _patch_tokens(self, features: Tensor) -> Tensor:
+        """What `forward_features` returns -> [B, N, C], normalised, without prefix tokens."""
+        raise TypeError(f"{type(self).__name__} does not say where its patch tokens are")
+
+    def add_token_head(self, fusion: bool = False) -> None:
+        """Adds a second classifier, shared by all patch tokens. `fusion`: see `forward`."""
+        self.token_head = linear_head(self.num_features, self.num_classes, self)  # type: ignore[attr-defined,arg-type]
+        self.token_fusion = fusion
+
+    def forward_tokens(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Class logits [B, K] and token logits [B, N, K]; tokens in row-major order."""
+        if self.token_head is None:
+            raise ValueError("this network has no token head; build it with create_model(..., token_head=True)")
+        features = self.forward_features(x)  # type: ignore[attr-defined]
+        token_logits = self.token_head(self._patch_tokens(features))
+        return self.forward_head(features), token_logits  # type: ignore[attr-defined]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Class logits [B, K]; with `token_fusion` set, STL's published fusion of class and token logits."""
+        if self.token_fusion:
+            return fuse_token_logits(*self.forward_tokens(x))
+        return super().forward(x)  # type: ignore[misc]
+
+    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
+        super().reset_classifier(num_classes, global_pool)  # type: ignore[misc]
+        if self.token_head is not None:
+            self.add_token_head(self.token_fusion)
+
+    def load_pretrained(self, path: str | Path) -> None:
+        """Reads a weight file, published or ours, weights only (timm calls this for `pretrained=True`)."""
+        from robustvit.models.official import load_weights
+
+        load_weights(self, path)  # type: ignore[arg-type]
+
+
+class Classifier(nn.Module):
+    """The classifier part of a timm model, over `forward_features` and `_pool`."""
+
+    pools: tuple[str, ...] = ("token", "avg", "")
+    num_features: int
+    num_classes: int
+    global_pool: str
+    head: nn.Module
+    head_drop: nn.Module
+    patch_embed: nn.Module
+
+    def forward_features(self, x: Tensor) -> Tensor:
+        raise TypeError(f"{type(self).__name__} has no features")
+
+    def _pool(self, features: Tensor) -> Tensor:
+        raise TypeError(f"{type(self).__name__} has no pooling")
+
+    def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
+        """What `forward_features` returned -> logits [B, K], or the pooled features [B, C] with `pre_logits`."""
+        x = self.head_drop(self._pool(x))
+        return x if pre_logits else self.head(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.forward_head(self.forward_features(x))
+
+    @torch.jit.ignore
+    def get_classifier(self) -> nn.Module:
+        return self.head
+
+    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
+        """A fresh classifier for `num_classes` (0: none)."""
+        if global_pool is not None:
+            self._check_pool(global_pool)
+            self.global_pool = global_pool
+        self.num_classes = num_classes
+        self.head = linear_head(self.num_features, num_classes, self)
+
+    def _check_pool(self, global_pool: str) -> None:
+        if global_pool not in self.pools:
+            raise ValueError(f"global_pool={global_pool!r} is not possible here; choose one of {list(self.pools)}")
+
+    def _grid_of(self, img_size: int | Grid) -> Grid:
+        """The token grid of an image size; ValueError where the network cannot take it."""
+        H, W = (img_size, img_size) if isinstance(img_size, int) else img_size
+        grid = self.patch_embed.grid_of((H, W))  # type: ignore[operator]
+        if min(grid) < 1:
+            smallest = self.patch_embed.smallest
+            raise ValueError(f"img_size={H}x{W} is too small: this network takes any size from {smallest}x{smallest} up")
+        return grid
+
+
+def check_output_stride(output_stride: int) -> None:
+    """Libraries for dense prediction ask convolutional networks to dilate; these networks cannot."""
+    if output_stride != 32:
+        message = f"output_stride={output_stride} is not possible: this network cannot be dilated; leave it at 32"
+        raise NotImplementedError(message)

@@ -1,0 +1,221 @@
+"""FAN-Swin: Swin Transformer whose channel branch is FAN's channel attention.
+
+Windows, shifts, merging, other image sizes and the timm interface are timm's Swin. Only the MLP of the blocks of the first
+three stages is replaced, as released; the paper has the FAN block everywhere. The channel attention sees the whole map, not
+windows, and its MLP has no residual.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from timm.layers import PatchEmbed, trunc_normal_
+from timm.models import generate_default_cfgs, register_model
+from timm.models.swin_transformer import SwinTransformer, SwinTransformerBlock, WindowAttention
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from robustvit.layers.channel_attention import EfficientChannelAttention
+from robustvit.layers.conv_mlp import ConvMlp
+from robustvit.layers.patch_embed import check_image
+from robustvit.layers.residual import DropPathRule, drop_path, drop_path_rates
+from robustvit.layers.token_grid import Grid
+from robustvit.layers.token_pooling import TapBlocks, TapKind
+from robustvit.models.build import build_network, network_cfg, pretrained_cfgs
+from robustvit.models.classifier import TokenLogits, check_output_stride
+from robustvit.models.timm_networks import add_token_pooling
+
+__all__ = ["FANSwin", "FANSwinBlock", "FusedWindowAttention"]
+
+
+class SwinPatchEmbed(PatchEmbed):
+    """timm's patch embedding, with an error that says which sizes are possible."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        check_image(x, self.proj.in_channels, 1, "this network")
+        H, W = x.shape[2:]
+        if self.strict_img_size and (H, W) != tuple(self.img_size):
+            raise ValueError(
+                f"this network is built for {self.img_size[0]}x{self.img_size[1]} pixels and got {H}x{W}; build it with "
+                f"img_size=({H}, {W}), or with strict_img_size=False for any multiple of {self.patch_size[0]}"
+            )
+        if H % self.patch_size[0] or W % self.patch_size[1]:
+            raise ValueError(f"this network takes multiples of {self.patch_size[0]} pixels and got {H}x{W}")
+        return super().forward(x)
+
+
+class FusedWindowAttention(WindowAttention):
+    """timm's window attention, fused by default, with the shift mask shared by the pictures of a batch."""
+
+    fused_attn: bool
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """[B * windows, N, C] -> [B * windows, N, C]; `mask` [windows, N, N] is 0 or -100."""
+        if not self.fused_attn:
+            return super().forward(x, mask)
+        windows, N, C = x.shape
+        q, k, v = self.qkv(x).reshape(windows, N, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
+        bias = self._get_rel_pos_bias()  # 1 H N N
+        if mask is not None:
+            bias = (bias + mask[:, None]).repeat(windows // mask.shape[0], 1, 1, 1)
+        dropout = self.attn_drop.p if self.training else 0.0
+        x = F.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype), dropout_p=dropout)
+        return self.proj_drop(self.proj(x.transpose(1, 2).reshape(windows, N, -1)))
+
+
+class FANSwinBlock(SwinTransformerBlock):
+    """A Swin block that keeps its map through the channel branch."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, H, W, C] -> [B, H, W, C]."""
+        B, H, W, C = x.shape
+        x = x + self.drop_path1(self._attn(self.norm1(x)))
+        y = self.norm2(x).reshape(B, H * W, C)
+        return x + self.drop_path2(self.mlp(y, (H, W))).reshape(B, H, W, C)
+
+
+class FANSwin(TokenLogits, SwinTransformer):
+    """Swin with channel attention in all stages but the last.
+
+    Args:
+        img_size: the size it is built for; `set_input_size` changes it.
+        in_chans: channels of the images.
+        num_classes: outputs of the classifier; 0 for none.
+        global_pool: "avg" or "" (no pooling).
+        embed_dim: width of the first stage; it doubles with every stage.
+        depths, num_heads: one entry a stage.
+        patch_size, window_size: in pixels, in tokens.
+        mlp_ratio: hidden width of the MLPs over their width.
+        channel_heads: heads of the channel attention in each stage; None takes the stage's.
+        tap, tap_blocks: token-aware pooling and where, see `build_token_pooling` and `pooled_blocks`.
+        token_head: adds STL's classifier for the tokens of the last stage; `forward_tokens` returns both.
+        token_fusion: `forward` returns STL's published fusion of both.
+        drop_rate, proj_drop_rate, attn_drop_rate: dropout before the classifier, in projections, on attention.
+        drop_path_rate, drop_path_rule: stochastic depth, see `drop_path_rates`.
+        strict_img_size: False takes any multiple of the patch size.
+        output_stride: only 32; asked for by libraries that dilate convolutional networks.
+    """
+
+    def __init__(
+        self,
+        img_size: int | Grid = 224,
+        in_chans: int = 3,
+        *,
+        num_classes: int = 1000,
+        global_pool: str = "avg",
+        embed_dim: int = 96,
+        depths: tuple[int, ...] = (2, 2, 6, 2),
+        num_heads: tuple[int, ...] = (3, 6, 12, 24),
+        patch_size: int = 4,
+        window_size: int | Grid = 7,
+        mlp_ratio: float = 4.0,
+        channel_heads: tuple[int, ...] | None = None,
+        tap: TapKind = 0,
+        tap_blocks: TapBlocks = "all",
+        token_head: bool = False,
+        token_fusion: bool = False,
+        drop_rate: float = 0.0,
+        proj_drop_rate: float = 0.0,
+        attn_drop_rate: float = 0.0,
+        drop_path_rate: float = 0.1,
+        drop_path_rule: DropPathRule = "linear",
+        strict_img_size: bool = True,
+        output_stride: int = 32,
+    ) -> None:
+        check_output_stride(output_stride)
+        if global_pool not in ("avg", ""):
+            raise ValueError(f"global_pool={global_pool!r} is not possible here; choose 'avg' or ''")
+        super().__init__(
+            img_size,
+            patch_size,
+            in_chans,
+            num_classes,
+            global_pool,
+            embed_dim,
+            depths,
+            num_heads,
+            window_size=window_size,
+            strict_img_size=strict_img_size,
+            mlp_ratio=mlp_ratio,
+            drop_rate=drop_rate,
+            proj_drop_rate=proj_drop_rate,
+            attn_drop_rate=attn_drop_rate,
+            drop_path_rate=0.0,
+            embed_layer=SwinPatchEmbed,
+        )
+        rates = iter(drop_path_rates(drop_path_rate, sum(depths), drop_path_rule))
+        for i, stage in enumerate(self.layers):  # timm builds its own blocks; they become ours here
+            heads = (channel_heads or num_heads)[i]
+            for block in stage.blocks:
+                block.drop_path1, block.drop_path2 = (drop_path(rate) for rate in [next(rates)] * 2)
+                block.attn.__class__ = FusedWindowAttention
+                block.attn.fused_attn = True
+                if i < len(depths) - 1:
+                    hidden = int(block.dim * mlp_ratio)
+                    mlp = ConvMlp(block.dim, hidden_dim=hidden, residual=False, drop=proj_drop_rate)
+                    channel = EfficientChannelAttention(block.dim, num_heads=heads, mlp=mlp, attn_drop=attn_drop_rate)
+                    self._init_channel(channel)
+                    block.mlp = channel
+                    block.__class__ = FANSwinBlock
+        add_token_pooling(self, tap, tap_blocks)
+        self.token_head = None
+        if token_head or token_fusion:
+            self.add_token_head(token_fusion)
+
+    def _init_channel(self, channel: nn.Module) -> None:
+        for module in channel.modules():
+            if isinstance(module, nn.Linear):
+                trunc_normal_(module.weight, std=0.02)
+                nn.init.zeros_(module.bias)
+
+    def _patch_tokens(self, features: Tensor) -> Tensor:
+        return features.flatten(1, 2)  # B H W C -> B N C
+
+
+_SWIN = network_cfg(first_conv="patch_embed.proj", classifier="head.fc", crop_pct=0.9, fixed_input_size=True, pool_size=(7, 7))
+
+default_cfgs = generate_default_cfgs(
+    pretrained_cfgs(
+        {
+            "fan_swin_nano": {**_SWIN, "input_size": (3, 32, 32), "num_classes": 10, "pool_size": (1, 1)},
+            "fan_swin_tiny": _SWIN,
+            "fan_swin_small": _SWIN,
+            "fan_swin_base": _SWIN,
+            "fan_swin_large": _SWIN,
+        }
+    )
+)
+
+
+def _fan_swin(variant: str, pretrained: bool, values: dict[str, Any], kwargs: dict[str, Any]) -> FANSwin:
+    return build_network(FANSwin, variant, pretrained, values, kwargs)
+
+
+@register_model
+def fan_swin_nano(pretrained: bool = False, **kwargs: Any) -> FANSwin:
+    values = dict(img_size=32, window_size=4, embed_dim=16, depths=(2, 2, 2, 2), num_heads=(1, 2, 4, 8))
+    return _fan_swin("fan_swin_nano", pretrained, values, kwargs)
+
+
+@register_model
+def fan_swin_tiny(pretrained: bool = False, **kwargs: Any) -> FANSwin:
+    values = dict(embed_dim=96, depths=(2, 2, 6, 2), num_heads=(3, 6, 12, 24))
+    return _fan_swin("fan_swin_tiny", pretrained, values, kwargs)
+
+
+@register_model
+def fan_swin_small(pretrained: bool = False, **kwargs: Any) -> FANSwin:
+    values = dict(embed_dim=96, depths=(2, 2, 18, 2), num_heads=(3, 6, 12, 24))
+    return _fan_swin("fan_swin_small", pretrained, values, kwargs)
+
+
+@register_model
+def fan_swin_base(pretrained: bool = False, **kwargs: Any) -> FANSwin:
+    values = dict(embed_dim=128, depths=(2, 2, 18, 2), num_heads=(4, 8, 16, 32))
+    return _fan_swin("fan_swin_base", pretrained, values, kwargs)
+
+
+@register_model
+def fan_swin_large(pretrained: bool = False, **kwargs: Any) -> FANSwin:
+    values = dict(embed_dim=192, depths=(2, 2, 18, 2), num_heads=(6, 12, 24, 48))
+    return _fan_swin("fan_swin_large", pretrained, values, kwargs)

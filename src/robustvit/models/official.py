@@ -1,0 +1,254 @@
+"""Published weights: the authors' names of every tensor mapped to ours, strictly checked.
+
+The one place that knows the authors' naming. Our networks differ from theirs where it helps: query, key and value are one linear
+layer, 1x1 convolutions are linear layers, Swin merges patches at the start of a stage.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from timm.models import adapt_input_conv
+from torch import Tensor, nn
+
+from robustvit.layers.position_scaled_attention import PositionScaledAttention, resize_mask
+from robustvit.models.fan import FAN
+from robustvit.models.fan_swin import FANSwin
+from robustvit.models.names import OFFICIAL, nearest
+from robustvit.models.rvt import RVT
+from robustvit.weights import CheckpointError, read_weights, unwrap_weights
+
+__all__ = ["from_official", "load_weights", "to_native"]
+
+_CHANNEL = [
+    (r"\.mlp\.mlp_v\.", ".channel.mlp."),
+    (r"\.mlp\.norm_v\.", ".channel.norm."),
+    (r"\.mlp\.q\.", ".channel.query."),
+    (r"\.mlp\.temperature$", ".channel.temperature"),
+    (r"\.mlp\.se\.conv_(reduce|expand)\.", r".channel.\1."),
+    (r"^(blocks\.\d+)\.mlp\.(fc1|fc2|gamma|dwconv)", r"\1.channel.mlp.\2"),  # SE: the MLP stands alone
+    (r"\.dwconv\.bn\.", ".dwconv.norm."),
+]
+_FAN_NAMES = [
+    (r"^pos_embeder\.", "pos_embed."),  # an older release
+    (r"^pos_embed\.token_projection\.", "pos_embed.proj."),
+    (r"^patch_embed\.backbone\.", "patch_embed."),
+    (r"\.dilation_predictor\.proj\.", ".tap.predictor."),
+    (r"^blocks\.\d+\.downsample\.", "downsample."),
+    (r"^aux_head\.", "token_head."),
+    *_CHANNEL,
+]
+_SWIN_NAMES = [
+    *((pattern, ours.replace(".channel.", ".mlp.")) for pattern, ours in _CHANNEL if not pattern.startswith("^")),
+    (r"^head\.", "head.fc."),
+]
+_RVT_NAMES = [
+    (r"^patch_embed\.proj\.0\.", "patch_embed.conv."),
+    (r"^patch_embed\.proj\.1\.", "patch_embed.norm."),
+    (r"^patch_embed\.proj\.3\.", "patch_embed.proj."),
+    (r"^transformers\.(\d+)\.blocks\.", r"stages.\1."),
+    (r"^pools\.(\d+)\.conv\.", r"downsamples.\1."),
+    (r"\.attn\.att_mask$", ".attn.mask"),
+    (r"\.dilation_predictor\.proj\.", ".tap.predictor."),
+    (r"\.mlp\.", ".ffn."),
+]
+
+
+def _rename(name: str, rules: list[tuple[str, str]]) -> str:
+    for pattern, ours in rules:
+        name = re.sub(pattern, ours, name)
+    return name
+
+
+def _split_class_attention(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """An older release had one layer for query, key and value of the class attention: thirds of its rows."""
+    out = {}
+    for name, value in weights.items():
+        match = re.fullmatch(r"(cls_attn_blocks\.\d+\.attn)\.qkv\.(weight|bias)", name)
+        if match is None:
+            out[name] = value
+        else:
+            out |= {f"{match[1]}.{part}.{match[2]}": rows for part, rows in zip("qkv", value.chunk(3), strict=True)}
+    return out
+
+
+def _join_qkv(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """FAN keeps the query apart from key and value; ours is one layer."""
+    out = {}
+    for name, value in weights.items():
+        match = re.fullmatch(r"(blocks\.\d+\.attn)\.(q|kv)\.(weight|bias)", name)
+        if match is None:
+            out[name] = value
+        elif match[2] == "q":
+            key_value = weights.get(f"{match[1]}.kv.{match[3]}")
+            if key_value is not None:
+                out[f"{match[1]}.qkv.{match[3]}"] = torch.cat((value, key_value))
+        elif f"{match[1]}.q.{match[3]}" not in weights:
+            out[name] = value  # stays unknown, and is reported
+    return out
+
+
+def to_native(weights: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+    """The authors' names and shapes -> those of `model`. Names of our own are left as they are.
+
+    Args:
+        weights: state dict with published names.
+        model: FAN, FANSwin or RVT, built for it.
+    """
+    if not isinstance(model, FAN | FANSwin | RVT):
+        raise TypeError(f"there are no published weights for {type(model).__name__}; expected FAN, FANSwin or RVT")
+    rules = _FAN_NAMES
+    weights = dict(weights)
+    if isinstance(model, FANSwin):
+        rules = _SWIN_NAMES
+        derived = ("relative_position_index", "attn_mask")  # functions of the window: rebuilt, not loaded
+        weights = {name: value for name, value in weights.items() if not name.endswith(derived)}
+        merges = {name: value for name, value in weights.items() if re.match(r"layers\.\d+\.downsample\.", name)}
+        if any(name.startswith("layers.0.") for name in merges):  # theirs end a stage, ours start the next
+            weights = {name: value for name, value in weights.items() if name not in merges}
+            for name, value in merges.items():
+                _, stage, rest = name.split(".", 2)
+                weights[f"layers.{int(stage) + 1}.{rest}"] = value
+    elif isinstance(model, RVT):
+        rules = _RVT_NAMES
+    else:
+        weights = _join_qkv(_split_class_attention(weights))
+    if isinstance(model, FANSwin) and "head.fc.weight" in weights:
+        rules = rules[:-1]
+    native = {_rename(name, rules): value for name, value in weights.items()}
+    shapes = {name: value.shape for name, value in model.state_dict().items()}
+    for name, value in native.items():
+        if value.ndim == 4 and value.shape[2:] == (1, 1) and name in shapes and len(shapes[name]) == 2:
+            native[name] = value.flatten(1)  # 1x1 convolution -> linear layer
+    return native
+
+
+def _fit_image(weights: dict[str, Tensor], model: nn.Module) -> None:
+    """Adapts what depends on the pictures: channels of the first convolution, grid of the masks."""
+    first = model.pretrained_cfg["first_conv"] + ".weight"  # type: ignore[index,operator]
+    expected = model.state_dict()[first].shape[1]
+    if first in weights and weights[first].shape[1] == 3 != expected:
+        weights[first] = adapt_input_conv(expected, weights[first])
+    for name, module in model.named_modules():
+        mask = weights.get(f"{name}.mask")
+        if isinstance(module, PositionScaledAttention) and mask is not None and mask.shape != module.mask.shape:
+            side = round(mask.shape[-1] ** 0.5)
+            if side * side == mask.shape[-1] and mask.shape[0] == module.mask.shape[0]:
+                weights[f"{name}.mask"] = resize_mask(mask, (side, side), module.grid)
+
+
+def load_weights(model: nn.Module, source: str | Path | Mapping[str, Any], *, use_ema: bool = True) -> None:
+    """Loads a checkpoint, with published or our own names, into a network; strict but for a classifier of another size.
+
+    Args:
+        model: FAN, FANSwin or RVT.
+        source: file or state dict, also as training programs wrap it.
+        use_ema: take averaged weights where there are any.
+
+    Raises:
+        CheckpointError: the file cannot be read, or does not fit; nothing of the network has been changed then.
+    """
+    given = (
+        read_weights(source, use_ema=use_ema) if isinstance(source, str | Path) else unwrap_weights(source, use_ema=use_ema)
+    )
+    if any(".patch_reasoning." in name for name in given):
+        raise CheckpointError(
+            "these weights are of an `_afat` variant, whose queries, keys and values come from convolutions (patch_reasoning); "
+            "they do not fit the ordinary network"
+        )
+    weights = to_native(given, model)
+    _fit_image(weights, model)
+    expected = model.state_dict()
+    for head in (model.pretrained_cfg["classifier"], "token_head"):  # type: ignore[index]
+        ours, theirs = expected.get(f"{head}.weight"), weights.get(f"{head}.weight")
+        if theirs is not None and (ours is None or ours.shape[0] != theirs.shape[0]):
+            for part in ("weight", "bias"):  # another number of classes: the classifier starts anew
+                weights.pop(f"{head}.{part}", None)
+                expected.pop(f"{head}.{part}", None)
+    _check_fit(weights, expected, type(model).__name__)
+    model.load_state_dict(weights, strict=False)
+
+
+def _check_fit(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor], network: str) -> None:
+    """Raises CheckpointError with a list of what differs."""
+    missing = [n for n in expected if n not in weights and not n.endswith("num_batches_tracked")]
+    unexpected = [n for n in weights if n not in expected]
+    other = [
+        f"{n}: {list(weights[n].shape)}, expected {list(e.shape)}"
+        for n, e in expected.items()
+        if n in weights and weights[n].shape != e.shape
+    ]
+    if not (missing or unexpected or other):
+        return
+    lines = [f"these weights do not fit this {network}: they are of another network, or of another variant of it"]
+    for title, names in (("missing", missing), ("unexpected", unexpected), ("other shape", other)):
+        if names:
+            more = f" ... and {len(names) - 5} more" if len(names) > 5 else ""
+            lines.append(f"  {title} ({len(names)}): " + ", ".join(names[:5]) + more)
+    lines.append(f"  (names as in our networks; {len(expected)} expected, {len(weights)} given)")
+    raise CheckpointError("\n".join(lines))
+
+
+def _inferred_arguments(weights: Mapping[str, Tensor]) -> dict[str, Any]:
+    """What the names and shapes of a checkpoint say about the network it was made with."""
+    arguments: dict[str, Any] = {}
+    if "head.weight" in weights and weights["head.weight"].ndim == 2:
+        arguments["num_classes"] = weights["head.weight"].shape[0]
+    if any(name.startswith("transformers.") for name in weights):
+        arguments["masked_blocks"] = sum(name.endswith("att_mask") for name in weights)
+        arguments["ffn"] = "conv" if any(".mlp.dwconv." in name for name in weights) else "plain"
+    return arguments
+
+
+def from_official(
+    published_name: str,
+    source: str | Path | Mapping[str, Any],
+    *,
+    num_classes: int | None = None,
+    use_ema: bool = True,
+    **model_args: Any,
+) -> Any:
+    """A network with published weights.
+
+    Args:
+        published_name: the authors' name, such as `fan_tiny_12_p16_224` or `tap_rvt_base_plus`.
+        source: checkpoint file, or a state dict, also inside `state_dict`, `state_dict_ema`, `model` or with `module.` before
+            its names. Files are read as weights only.
+        num_classes: another number than the checkpoint's starts a fresh classifier.
+        use_ema: take averaged weights where there are any.
+        **model_args: for the network, e.g. `img_size=(256, 192)` or `drop_path_rate=0.1`.
+
+    Returns:
+        The network, in training mode as PyTorch builds it.
+
+    Example:
+        >>> model = from_official("tap_fan_base_16_p4_hybrid", "tapadl_fan_base.pth.tar").eval()
+    """
+    from robustvit.models.registry import create_model
+
+    if published_name not in OFFICIAL:
+        hint = nearest(published_name, OFFICIAL)
+        raise ValueError(f"{published_name!r} is not a published network{hint or '; robustvit.OFFICIAL lists them'}")
+    network = OFFICIAL[published_name]
+    given = (
+        read_weights(source, use_ema=use_ema) if isinstance(source, str | Path) else unwrap_weights(source, use_ema=use_ema)
+    )
+    given = _without_single_branch(given)
+    arguments = {**network.model_args, **_inferred_arguments(given)}
+    if not network.architecture.startswith("rvt"):
+        arguments = {k: v for k, v in arguments.items() if k not in ("masked_blocks", "ffn")}
+    if num_classes is not None:
+        arguments["num_classes"] = num_classes
+    model = create_model(network.architecture, **{**arguments, **model_args})
+    load_weights(model, given)
+    return model
+
+
+def _without_single_branch(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """TAP with one branch is no TAP; its released form still has a predictor, which nothing reads."""
+    single = any(n.endswith("dilation_predictor.proj.0.weight") and w.shape[0] == 1 for n, w in weights.items())
+    return {n: w for n, w in weights.items() if not (single and ".dilation_predictor." in n)}

@@ -1,0 +1,76 @@
+"""Building networks by name: ours, the authors' and timm's, with TAP and token heads on all that can have them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import timm
+from timm.models import get_pretrained_cfg, is_model, split_model_name_tag
+from torch import nn
+
+from robustvit.layers.token_pooling import TapBlocks, TapKind
+from robustvit.models import fan, fan_swin, rvt
+from robustvit.models.names import OFFICIAL, nearest
+from robustvit.models.timm_networks import add_token_head, add_token_pooling
+
+__all__ = ["create_model", "list_models"]
+
+_OURS = {name for module in (fan, fan_swin, rvt) for name in module.default_cfgs}
+
+
+def list_models(pattern: str = "*", *, pretrained: bool = False) -> list[str]:
+    """Names of our networks that match a shell pattern, small to large; with tags where only `pretrained` ones are asked for."""
+    names = timm.list_models(pattern, pretrained=pretrained)
+    return [name for name in names if split_model_name_tag(name)[0] in _OURS]
+
+
+def create_model(
+    name: str,
+    pretrained: bool = False,
+    *,
+    tap: TapKind | None = None,
+    tap_blocks: TapBlocks = "all",
+    token_head: bool = False,
+    token_fusion: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """A network by name: `timm.create_model`, plus the authors' names, TAP and token heads.
+
+    Args:
+        name: one of ours (`fan_hybrid_small`, with a tag `fan_hybrid_base.tapadl_in1k`), a published name
+            (`tap_rvt_base_plus`) or any timm name (`deit_small_patch16_224`).
+        pretrained: fetch weights.
+        tap: number of TAP branches (4 in the paper) or one of its alternatives, see `build_token_pooling`.
+        tap_blocks: "all", "shallow" (first 30 %), "deep" (the rest) or block indices.
+        token_head: adds STL's classifier for patch tokens, see `forward_tokens`.
+        token_fusion: `forward` returns STL's published fusion of class and token logits.
+        **kwargs: as for `timm.create_model`: num_classes, in_chans, img_size, drop_path_rate, features_only, ...
+    """
+    if name in OFFICIAL:
+        network = OFFICIAL[name]
+        name, kwargs = network.architecture, {**network.model_args, **kwargs}
+        tap = kwargs.pop("tap", None) if tap is None else tap
+        token_head = kwargs.pop("token_head", False) or token_head
+    architecture, tag = split_model_name_tag(name)
+    if ":" not in name:
+        _check_name(name, architecture, tag)
+    options = dict(tap=tap, tap_blocks=tap_blocks, token_head=token_head, token_fusion=token_fusion)
+    if architecture in _OURS:
+        return timm.create_model(name, pretrained, **{k: v for k, v in options.items() if v}, **kwargs)
+    features_only = kwargs.get("features_only", False)
+    model = timm.create_model(name, pretrained, **kwargs)
+    network_inside: nn.Module = model.model if features_only and hasattr(model, "model") else model
+    if tap:
+        add_token_pooling(network_inside, tap, tap_blocks)
+    if (token_head or token_fusion) and not features_only:
+        add_token_head(network_inside, token_fusion)
+    return model
+
+
+def _check_name(name: str, architecture: str, tag: str) -> None:
+    if not is_model(architecture):
+        hint = nearest(architecture, [*_OURS, *OFFICIAL, *timm.list_models()])
+        raise ValueError(f"there is no network {architecture!r}{hint or '; `robustvit models` lists ours'}")
+    if tag and get_pretrained_cfg(name, allow_unregistered=False) is None:
+        tags = sorted(n.partition(".")[2] for n in timm.list_models(f"{architecture}.*", include_tags=True))
+        raise ValueError(f"{architecture} has no weights {tag!r}; it has {', '.join(tags) or 'none'}")

@@ -10,6 +10,7 @@ import math
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from robustvit.layers.image_groups import in_image_groups
 from robustvit.layers.residual import add_branch
 from robustvit.layers.token_grid import Grid, map_to_tokens, tokens_to_map
 
@@ -55,6 +56,10 @@ class ConvMlp(nn.Module):
 
     def forward(self, x: Tensor, grid: Grid) -> Tensor:
         """[B, N, C] -> [B, N, C]."""
+        widest = x.shape[1] * self.fc1.out_features
+        return in_image_groups(lambda t: self._forward(t, grid), x, widest=widest, training=self.training)
+
+    def _forward(self, x: Tensor, grid: Grid) -> Tensor:
         t = self.fc1(x)
         y = map_to_tokens(self.dwconv(tokens_to_map(t, grid)))
         if self.residual:

@@ -1,23 +1,68 @@
 """The hybrid patch embedding of FAN: two ConvNeXt stages, then a strided projection to the width of the tokens.
 
-The blocks are timm's, in their channels-last form: LayerNorm and the two 1x1 convolutions (as linear layers) work on
-[B, H, W, C] without a copy. All norms are true LayerNorms; the released one divides by the unbiased variance on some
-memory layouts, which moves logits by up to 9e-3.
+Everything stays channels-last: LayerNorm and the two 1x1 convolutions (as linear layers) work on [B, H, W, C] without a copy.
+All norms are true LayerNorms; the released one divides by the unbiased variance on some memory layouts, which moves
+logits by up to 9e-3.
 """
 
 from __future__ import annotations
 
-from functools import partial
-
 import torch
-from timm.layers import LayerNorm, LayerNorm2d, trunc_normal_
-from timm.models.convnext import ConvNeXtBlock, ConvNeXtStage
+from timm.layers import LayerNorm2d, Mlp, trunc_normal_
+from timm.models import checkpoint_seq
 from torch import Tensor, nn
 
+from robustvit.layers.image_groups import in_image_groups
 from robustvit.layers.patch_embed import check_image
+from robustvit.layers.residual import add_branch
 from robustvit.layers.token_grid import Grid, grid_of_image
 
 __all__ = ["ConvNeXtStem"]
+
+
+class ConvNeXtBlock(nn.Module):
+    """`x + gamma * MLP(LN(DW7x7(x)))`."""
+
+    gamma: nn.Parameter | None
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.conv_dw = nn.Conv2d(dim, dim, 7, padding=3, groups=dim)
+        self.norm = nn.LayerNorm(dim, eps=1e-6)
+        self.mlp = Mlp(dim, 4 * dim)
+        self.gamma = nn.Parameter(self.norm.weight.new_full((dim,), 1e-6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Channels-last [B, C, H, W] -> the same."""
+        widest = x[0].numel() * 4
+        return in_image_groups(self._forward, x, widest=widest, training=self.training)
+
+    def _forward(self, x: Tensor) -> Tensor:
+        y = self.mlp(self.norm(self.conv_dw(x).permute(0, 2, 3, 1)))  # B C H W -> B H W C
+        return add_branch(x.permute(0, 2, 3, 1), y, self.gamma, nn.Identity()).permute(0, 3, 1, 2)
+
+    def fold(self) -> None:
+        """Moves gamma into the last linear layer."""
+        if self.gamma is not None:
+            self.mlp.fc2.weight.data.mul_(self.gamma.data[:, None])
+            self.mlp.fc2.bias.data.mul_(self.gamma.data)
+            self.gamma = None
+
+
+class ConvNeXtStage(nn.Module):
+    """Blocks of one width, after halving the map where the width changes."""
+
+    def __init__(self, in_dim: int, dim: int, depth: int) -> None:
+        super().__init__()
+        self.grad_checkpointing = False
+        self.downsample: nn.Module = nn.Identity()
+        if in_dim != dim:
+            self.downsample = nn.Sequential(LayerNorm2d(in_dim, eps=1e-6), nn.Conv2d(in_dim, dim, 2, stride=2))
+        self.blocks = nn.Sequential(*(ConvNeXtBlock(dim) for _ in range(depth)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.downsample(x)
+        return checkpoint_seq(self.blocks, x) if self.grad_checkpointing else self.blocks(x)
 
 
 class ConvNeXtStem(nn.Module):
@@ -44,24 +89,16 @@ class ConvNeXtStem(nn.Module):
         self.in_chans, self.stem_patch = in_chans, stem_patch
         self.widths, self.patch_size = widths, 4 * stem_patch
         self.smallest = self.patch_size
-        norm = partial(LayerNorm2d, eps=1e-6)
-        self.stem = nn.Sequential(nn.Conv2d(in_chans, widths[0], stem_patch, stem_patch), norm(widths[0]))
+        self.stem = nn.Sequential(nn.Conv2d(in_chans, widths[0], stem_patch, stem_patch), LayerNorm2d(widths[0], eps=1e-6))
         self.stages = nn.ModuleList(
-            ConvNeXtStage(
-                before,
-                width,
-                stride=stride,
-                depth=depth,
-                ls_init_value=1e-6,
-                norm_layer=norm,
-                norm_layer_cl=partial(LayerNorm, eps=1e-6),
-            )
-            for before, width, stride, depth in zip((widths[0], widths[0]), widths, (1, 2), depths, strict=True)
+            ConvNeXtStage(before, width, depth)
+            for before, width, depth in zip((widths[0], *widths), widths, depths, strict=False)
         )
         for module in [*self.stem.modules(), *self.stages.modules()]:
             if isinstance(module, nn.Conv2d | nn.Linear):
                 trunc_normal_(module.weight, std=0.02)
-                nn.init.zeros_(module.bias)  # type: ignore[arg-type]
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
         self.proj = nn.Conv2d(widths[1], dim, 2, stride=2)
 
     def grid_of(self, size: Grid) -> Grid:
@@ -80,10 +117,3 @@ class ConvNeXtStem(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[B, in_chans, H, W] -> channels-last [B, dim, Hp, Wp]."""
         return self.forward_levels(x)[-1]
-
-    def fold(self) -> None:
-        for block in self.stages.modules():
-            if isinstance(block, ConvNeXtBlock) and block.gamma is not None:
-                block.mlp.fc2.weight.data.mul_(block.gamma.data[:, None])
-                block.mlp.fc2.bias.data.mul_(block.gamma.data)
-                block.gamma = None

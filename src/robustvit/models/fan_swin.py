@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from robustvit.layers.channel_attention import EfficientChannelAttention
 from robustvit.layers.conv_mlp import ConvMlp
+from robustvit.layers.image_groups import in_image_groups
 from robustvit.layers.patch_embed import check_image
 from robustvit.layers.residual import DropPathRule, drop_path, drop_path_rates
 from robustvit.layers.token_grid import Grid
@@ -68,6 +69,11 @@ class FANSwinBlock(SwinTransformerBlock):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, H, W, C] -> [B, H, W, C]."""
+        if not self.attn.fused_attn:  # someone reads the attention of the whole batch
+            return self._forward(x)
+        return in_image_groups(self._forward, x, widest=4 * x[0].numel(), training=self.training)
+
+    def _forward(self, x: Tensor) -> Tensor:
         B, H, W, C = x.shape
         x = x + self.drop_path1(self._attn(self.norm1(x)))
         y = self.norm2(x).reshape(B, H * W, C)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
+from robustvit.layers.image_groups import in_image_groups
 from robustvit.layers.patch_embed import RVTStem
 from robustvit.layers.position_scaled_attention import PositionScaledAttention
 from robustvit.layers.residual import DropPathRule, add_branch, drop_path, drop_path_rates
@@ -46,6 +47,10 @@ class ConvFFN(nn.Module):
 
     def forward(self, x: Tensor, grid: Grid) -> Tensor:
         """[B, N, C] -> [B, N, C]."""
+        widest = x.shape[1] * self.fc1.out_features
+        return in_image_groups(lambda t: self._forward(t, grid), x, widest=widest, training=self.training)
+
+    def _forward(self, x: Tensor, grid: Grid) -> Tensor:
         z = self.drop(F.gelu(self.bn1(tokens_to_map(self.fc1(x), grid))))
         z = F.gelu(self.bn2(self.dwconv(z)))
         z = self.bn3(tokens_to_map(self.fc2(map_to_tokens(z)), grid))

@@ -1,0 +1,91 @@
+"""The command line: a table of commands, one file each.
+
+Help and a misspelt command need none of the heavy packages: the module of a command is imported when it runs, and imports
+torch only after its arguments are understood.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+__all__ = ["COMMANDS", "Command", "main"]
+
+
+class Command(NamedTuple):
+    """The function named like the command in `module`; its signature and docstring are the command's options and help."""
+
+    module: str
+    summary: str
+
+
+COMMANDS = {
+    "models": Command("robustvit.cli.models", "list the networks: size, input, strides, published weights"),
+    "export": Command("robustvit.cli.export", "write a network to an ONNX or PyTorch (.pt2) file, checked against eager"),
+    "demo": Command("robustvit.cli.demo", "build a network, check it against reference values, draw its attention"),
+}
+
+USER_ERRORS = (ValueError, OSError, RuntimeError)
+"""What a wrong argument, file, checkpoint or missing package raises. Any other exception is a bug and keeps its traceback."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns the exit code: 0, 2 for an error of the user, 130 after Ctrl-C.
+
+    Args:
+        arguments: what follows `robustvit`; None takes the arguments of the process.
+    """
+    name, *rest = [*(sys.argv[1:] if arguments is None else arguments)] or ["--help"]
+    if name in ("-h", "--help"):
+        print(_help())
+        return 0
+    if name == "--version":
+        from robustvit import __version__
+
+        print(f"robustvit {__version__}")
+        return 0
+    if name not in COMMANDS:
+        close = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.4)
+        hint = f"did you mean {close[0]}? " if close else ""
+        print(f"error: there is no command {name!r}; {hint}The commands are {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    return _run(name, rest)
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    return "\n".join(
+        [
+            "usage: robustvit COMMAND [OPTIONS]",
+            "",
+            "Vision transformers that keep working when the picture does not.",
+            "",
+            "commands:",
+            *(f"  {name:<{width}}  {command.summary}" for name, command in COMMANDS.items()),
+            "",
+            "robustvit COMMAND --help shows the options of a command; robustvit --version shows the version.",
+        ]
+    )
+
+
+def _run(name: str, arguments: list[str]) -> int:
+    try:
+        import tyro
+
+        function = getattr(importlib.import_module(COMMANDS[name].module), name)
+        tyro.cli(function, prog=f"robustvit {name}", args=arguments, config=(tyro.conf.FlagCreatePairsOff,))
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader of a pipe has left, as in `robustvit models | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except USER_ERRORS as error:
+        if sys.flags.dev_mode:  # python -X dev -m robustvit ...
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0

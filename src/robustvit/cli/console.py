@@ -1,0 +1,52 @@
+"""What commands say: results on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from rich.console import Console
+from rich.progress import track
+
+__all__ = ["note", "print_json", "steps", "tables", "working"]
+
+Item = TypeVar("Item")
+PIPE_WIDTH = 140
+"""Columns of a table that goes to a file or a pipe, where nobody says how wide the window is."""
+
+
+def tables() -> Console:
+    """Where results for a reader go."""
+    console = Console()
+    return console if console.is_terminal else Console(width=max(console.width, PIPE_WIDTH))
+
+
+def print_json(value: Any) -> None:
+    """The result for a program: the only thing on stdout when `--json` is given."""
+    json.dump(value, sys.stdout, indent=2, default=str)
+    print()
+
+
+def note(message: str) -> None:
+    """A remark for the reader, on stderr."""
+    print(message, file=sys.stderr)
+
+
+def steps(items: Sequence[Item], description: str) -> Iterator[Item]:
+    """Goes through `items` with a bar on stderr, silent off a terminal."""
+    console = Console(stderr=True)
+    yield from track(items, description, console=console, transient=True, disable=not console.is_terminal)
+
+
+@contextmanager
+def working(description: str) -> Iterator[None]:
+    """Shows what is being done while the body runs, on stderr, silent off a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(description):
+        yield

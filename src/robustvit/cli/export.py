@@ -1,0 +1,162 @@
+"""`robustvit export`: a network in a file that runs without this package."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from robustvit.cli.console import note, print_json, tables, working
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["export"]
+
+Format = Literal["onnx", "pt2"]
+
+
+def export(
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")],
+    *,
+    output: Annotated[Path, tyro.conf.arg(metavar="FILE")],
+    file_format: Annotated[Format | None, tyro.conf.arg(name="format", metavar="{onnx,pt2}")] = None,
+    checkpoint: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None,
+    pretrained: bool = False,
+    num_classes: Annotated[int | None, tyro.conf.arg(metavar="K")] = None,
+    tap: Annotated[int | str | None, tyro.conf.arg(metavar="K|KIND")] = None,
+    token_head: bool = False,
+    img_size: Annotated[tuple[int, int] | None, tyro.conf.arg(metavar="H W")] = None,
+    batch_size: Annotated[int, tyro.conf.arg(metavar="B")] = 1,
+    dynamic_batch: bool = False,
+    fuse: bool = True,
+    as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
+) -> None:
+    """Write a network to an ONNX or PyTorch (.pt2) file and compare the file with the network.
+
+    Args:
+        name: ours (fan_hybrid_small), published (tap_fan_base_16_p4_hybrid) or timm's (deit_small_patch16_224).
+        output: the file; appears only when it agrees with the network to 1e-4.
+        file_format: by default what the name of the file says.
+        checkpoint: weights: published (give their published name) or saved from this network.
+        pretrained: fetch published weights instead.
+        num_classes: outputs of the classifier; by default those of the weights.
+        tap: branches of token-aware pooling (4), or avg3x3, avg5x5, conv3x3, conv5x5, multi_kernel4.
+        token_head: the network has STL's token head; the file returns class logits and token logits.
+        img_size: height and width of the images; by default those of the network.
+        batch_size: images the file takes at once.
+        dynamic_batch: the file takes any number of images instead.
+        fuse: BatchNorm and layer scale are folded into the layers around them; --no-fuse leaves them.
+        as_json: print JSON.
+    """
+    chosen = _check_arguments(output, file_format, checkpoint, pretrained, num_classes, img_size, batch_size)
+    with working(f"Building {name}"):
+        from robustvit import fuse as fold
+        from robustvit.exporting import TokenOutputs, check_onnx_installed, check_writable, export_onnx, export_program
+
+        check_writable(output)
+        if chosen == "onnx":
+            check_onnx_installed()
+        options = dict(num_classes=num_classes, tap=tap, token_head=token_head, img_size=img_size)
+        network = _build(name, checkpoint, pretrained, {key: value for key, value in options.items() if value})
+        size = img_size or tuple(network.pretrained_cfg["input_size"][1:])
+        module: nn.Module = fold(network) if fuse else network.eval().requires_grad_(False)
+        module = TokenOutputs(module) if token_head else module
+    if checkpoint is None and not pretrained:
+        note("note: no --checkpoint and no --pretrained, so the weights are random")
+    with working(f"Exporting {name}"):
+        write = export_onnx if chosen == "onnx" else export_program
+        example = _example(module, max(batch_size, 2) if dynamic_batch else batch_size, size)
+        written = write(module, output, example, dynamic_batch=dynamic_batch)
+    if as_json:
+        print_json({"network": name, "format": chosen, "fused": fuse, **asdict(written)})
+        return
+    shapes = ", ".join(f"{key} {_shape(shape)}" for key, shape in written.outputs.items())
+    summary = f"{output}: {written.size_bytes / 1e6:.1f} MB, images {_shape(written.input_shape)} -> {shapes}"
+    tables().print(
+        f"{summary}; largest difference from the network {written.max_difference:.1e}", soft_wrap=True, markup=False
+    )
+
+
+def _shape(shape: tuple[int | str, ...]) -> str:
+    return "x".join(map(str, shape))
+
+
+def _check_arguments(
+    output: Path,
+    file_format: Format | None,
+    checkpoint: Path | None,
+    pretrained: bool,
+    num_classes: int | None,
+    img_size: tuple[int, int] | None,
+    batch_size: int,
+) -> Format:
+    """Refuses what cannot work before anything heavy is imported; returns the format."""
+    suffixes: dict[str, Format] = {".onnx": "onnx", ".pt2": "pt2"}
+    chosen = file_format or suffixes.get(output.suffix)
+    if chosen is None:
+        raise ValueError(
+            f"--output {output}: cannot tell the format from {output.suffix!r}; end it in .onnx or .pt2, or give --format"
+        )
+    if checkpoint is not None and pretrained:
+        raise ValueError("--checkpoint and --pretrained both give weights; choose one")
+    if checkpoint is not None and not checkpoint.exists():
+        raise FileNotFoundError(f"--checkpoint {checkpoint}: there is no such file")
+    numbers: dict[str, int | None] = {"--num-classes": num_classes, "--batch-size": batch_size}
+    numbers |= {"--img-size": min(img_size)} if img_size else {}
+    for option, number in numbers.items():
+        if number is not None and number < 1:
+            raise ValueError(f"{option} must be at least 1, got {number}")
+    return chosen
+
+
+def _build(name: str, checkpoint: Path | None, pretrained: bool, options: dict[str, Any]) -> Any:
+    """The network with its weights; `options` are those of `create_model` that were given."""
+    from robustvit import OFFICIAL, create_model, from_official, read_weights
+    from robustvit.models.fan import FAN
+    from robustvit.models.fan_swin import FANSwin
+    from robustvit.models.official import load_weights
+    from robustvit.models.rvt import RVT
+
+    try:
+        if checkpoint is None:
+            return create_model(name, pretrained, **options)
+        weights = read_weights(checkpoint)
+        stored = _stored_classes(weights)
+        if stored is not None and options.setdefault("num_classes", stored) != stored:
+            reason = "exporting would give the network a classifier that was never trained"
+            raise ValueError(f"--num-classes {options['num_classes']}, but the checkpoint has {stored} classes; {reason}")
+        if name in OFFICIAL:
+            return from_official(name, weights, **options)
+        network = create_model(name, **options)
+    except TypeError as error:  # a network that has no such option, e.g. no img_size
+        raise ValueError(f"{name} cannot be built with {', '.join(options) or 'these options'}: {error}") from error
+    if isinstance(network, FAN | FANSwin | RVT):
+        load_weights(network, weights)
+    else:
+        _load_timm(network, weights)
+    return network
+
+
+def _stored_classes(weights: dict[str, Any]) -> int | None:
+    """How many classes the classifier in a checkpoint has; None where that cannot be told."""
+    heads = [weights[key] for key in ("head.weight", "head.fc.weight", "fc.weight", "classifier.weight") if key in weights]
+    return int(heads[0].shape[0]) if heads and heads[0].ndim == 2 else None
+
+
+def _load_timm(network: nn.Module, weights: dict[str, Any]) -> None:
+    from robustvit import CheckpointError
+
+    try:
+        network.load_state_dict(weights)
+    except RuntimeError as error:
+        raise CheckpointError(f"these weights do not fit this {type(network).__name__}: {error}") from error
+
+
+def _example(module: nn.Module, batch: int, size: tuple[int, ...]) -> Any:
+    import torch
+
+    in_chans = next(p.shape[1] for p in module.parameters() if p.ndim == 4)
+    return torch.randn(batch, in_chans, *size, generator=torch.Generator().manual_seed(0))

@@ -1,0 +1,148 @@
+"""`robustvit models`: the table of our networks."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatch
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+from rich.markup import escape
+from rich.table import Table
+
+from robustvit.cli.console import print_json, steps, tables
+
+if TYPE_CHECKING:
+    from robustvit.models.published import PublishedWeights
+
+__all__ = ["NetworkRow", "describe_networks", "matching_networks", "models", "network_table"]
+
+
+@dataclass(frozen=True)
+class NetworkRow:
+    """One network of the table.
+
+    Args:
+        name: as `create_model` takes it.
+        parameters: their number, for `num_classes`.
+        input_size: (channels, height, width) it is made for.
+        num_classes: outputs of the classifier it is made with.
+        reductions: stride of every feature map that `features_only=True` offers, in pixels.
+        weights: the published files.
+    """
+
+    name: str
+    parameters: int
+    input_size: tuple[int, ...]
+    num_classes: int
+    reductions: tuple[int, ...]
+    weights: tuple[PublishedWeights, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        files = [asdict(w) | {"needs_browser": w.url is None} for w in self.weights]
+        return {name: value for name, value in vars(self).items() if name != "weights"} | {"weights": files}
+
+
+def models(
+    pattern: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PATTERN")] = "*",
+    *,
+    pretrained: bool = False,
+    weights: bool = False,
+    as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
+) -> None:
+    """List the networks: parameters, input size, strides of the feature maps, published weights.
+
+    Args:
+        pattern: a name, a part of one (swin), a shell pattern ('fan_*_tiny') or a published name (fan_tiny_12_p16_224).
+        pretrained: only networks with published weights.
+        weights: show the weight files instead: address, the authors' scores, what to do about those behind a browser page.
+        as_json: print JSON.
+    """
+    rows = describe_networks(matching_networks(pattern, pretrained=pretrained))
+    if as_json:
+        print_json([row.to_json() for row in rows])
+        return
+    console = tables()
+    if weights:
+        for row in rows:
+            for file in row.weights:
+                console.print(_weight_lines(file), soft_wrap=True)
+        count = sum(len(row.weights) for row in rows)
+        console.print(f"{count} weight files of {len(rows)} networks; scores are the authors', in percent")
+        return
+    console.print(network_table(rows))
+    console.print(f"{len(rows)} networks; * needs a browser: robustvit models NAME --weights says what to do")
+
+
+def matching_networks(pattern: str, *, pretrained: bool = False) -> list[str]:
+    """Names of our networks that `pattern` means, see `models`.
+
+    Raises:
+        ValueError: there are none; the message has the nearest names.
+    """
+    from robustvit.models.names import OFFICIAL, nearest
+    from robustvit.models.published import PUBLISHED
+    from robustvit.models.registry import list_models
+
+    ours = list_models()
+    name = pattern.partition(".")[0]  # fan_hybrid_base.tapadl_in1k is a network with a tag
+    wanted = OFFICIAL[name].architecture if name in OFFICIAL else name
+    names = [name for name in ours if fnmatch(name, wanted)] or [name for name in ours if fnmatch(name, f"*{wanted}*")]
+    if not names:
+        hint = nearest(pattern, [*ours, *OFFICIAL])
+        raise ValueError(f"no network of ours matches {pattern!r}{hint or '; `robustvit models` lists them all'}")
+    if pretrained:
+        published = {w.architecture for w in PUBLISHED}
+        chosen = [name for name in names if name in published]
+        if not chosen:
+            raise ValueError(f"there are no published weights of {', '.join(names)}; leave --pretrained out to see them")
+        return chosen
+    return names
+
+
+def describe_networks(names: list[str]) -> list[NetworkRow]:
+    """The rows of the table, families together, small networks first. Each is built on the meta device."""
+    from robustvit.models.published import PUBLISHED
+    from robustvit.models.registry import create_model
+
+    rows = []
+    for name in steps(names, "Counting parameters"):
+        network = create_model(name, device="meta")
+        rows.append(
+            NetworkRow(
+                name=name,
+                parameters=sum(p.numel() for p in network.parameters()),
+                input_size=tuple(network.pretrained_cfg["input_size"]),
+                num_classes=network.num_classes,
+                reductions=tuple(level["reduction"] for level in network.feature_info),
+                weights=tuple(w for w in PUBLISHED if w.architecture == name),
+            )
+        )
+    families = ("fan_vit", "fan_hybrid", "fan_swin", "rvt")
+    return sorted(rows, key=lambda row: ([row.name.startswith(family) for family in families], -row.parameters), reverse=True)
+
+
+def network_table(rows: list[NetworkRow]) -> Table:
+    """The table as `rich` prints it."""
+    table = Table(header_style="bold", pad_edge=False)
+    table.add_column("network", no_wrap=True)
+    table.add_column("parameters", justify="right", no_wrap=True)
+    table.add_column("input", justify="right", no_wrap=True)
+    table.add_column("strides", no_wrap=True)
+    table.add_column("published weights (tags)")
+    for row in rows:
+        strides = " ".join(map(str, sorted(set(row.reductions))))
+        tags = ", ".join(w.tag + ("" if w.url else "*") for w in row.weights)
+        table.add_row(row.name, f"{row.parameters:,}", "x".join(map(str, row.input_size[1:])), strides, tags)
+    return table
+
+
+def _weight_lines(file: PublishedWeights) -> str:
+    lines = [f"[bold]{file.architecture}.{file.tag}[/bold]", f"  published as  {file.published_name}"]
+    if file.url:
+        lines.append(f"  address       {escape(file.url)}")
+    else:
+        lines.append(f"  what to do    {escape(file.how_to_get())}")
+    if file.reported:
+        lines.append("  reported      " + ", ".join(f"{name} {value}" for name, value in file.reported.items()))
+    return "\n".join(lines)

@@ -1,0 +1,97 @@
+"""`robustvit models`."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robustvit.cli import main
+from robustvit.cli.models import matching_networks
+from robustvit.models.published import PUBLISHED
+from robustvit.models.registry import list_models
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def listed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
+    assert main(["models", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_json_has_every_network_with_exact_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = {row["name"]: row for row in listed(capsys)}
+    assert sorted(rows) == sorted(list_models())
+    assert rows["fan_vit_tiny"]["parameters"] == 7_319_920
+    assert rows["fan_hybrid_base"]["parameters"] == 50_475_048
+    assert rows["fan_swin_tiny"]["parameters"] == 29_538_940
+    assert rows["rvt_tiny_plus"]["parameters"] == 10_951_336
+    assert rows["fan_hybrid_base"]["reductions"] == [4, 8, 16, 32]
+    assert rows["rvt_nano"]["input_size"] == [3, 32, 32]
+    assert sum(len(row["weights"]) for row in rows.values()) == len(PUBLISHED)
+    documented = re.findall(r"^\| `(\w+)` \|.* ([\d,]+) \|$", (DOCS / "networks.md").read_text(), re.MULTILINE)
+    assert {name: int(count.replace(",", "")) for name, count in documented} == {
+        name: row["parameters"] for name, row in rows.items()
+    }
+
+
+def test_table_shows_names_counts_and_browser_marks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "rvt_tiny*"]) == 0
+    shown = capsys.readouterr().out
+    assert "rvt_tiny_plus" in shown
+    assert "10,951,336" in shown
+    assert "rspc_in1k, rvt_in1k*" in shown
+    assert "2 networks" in shown
+
+
+def test_networks_are_ordered_by_family_then_size(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [row["name"] for row in listed(capsys, "*nano*")]
+    assert names == ["fan_vit_nano", "fan_hybrid_nano", "fan_swin_nano", "rvt_nano"]
+
+
+def test_weights_give_address_scores_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "fan_hybrid_tiny", "--weights"]) == 0
+    shown = capsys.readouterr().out
+    chosen = [w for w in PUBLISHED if w.architecture == "fan_hybrid_tiny"]
+    assert {w.url is None for w in chosen} == {True, False}
+    for w in chosen:
+        assert f"fan_hybrid_tiny.{w.tag}" in shown
+        assert (w.url or w.how_to_get()) in shown
+    assert "imagenet_c_acc 57.4" in shown
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("fan_vit_nano", ["fan_vit_nano"]),
+        ("swin_nano", ["fan_swin_nano"]),
+        ("fan_*_nano", ["fan_hybrid_nano", "fan_swin_nano", "fan_vit_nano"]),
+        ("fan_tiny_12_p16_224", ["fan_vit_tiny"]),
+        ("tap_rvt_base_plus", ["rvt_base_plus"]),
+        ("fan_hybrid_base.tapadl_in1k", ["fan_hybrid_base"]),
+    ],
+)
+def test_pattern_is_a_name_a_part_a_shell_pattern_or_a_published_name(pattern: str, names: list[str]) -> None:
+    assert sorted(matching_networks(pattern)) == names
+
+
+def test_pretrained_leaves_only_networks_with_weights() -> None:
+    assert matching_networks("fan_vit*", pretrained=True) == ["fan_vit_base", "fan_vit_small", "fan_vit_tiny"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["fan_vot_tiny"], "did you mean fan_vit_tiny"),
+        (["fan_vit_nano", "--pretrained"], "no published weights of fan_vit_nano"),
+    ],
+)
+def test_nothing_to_list_is_an_error(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", *arguments]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("error: ")
+    assert told in shown.err

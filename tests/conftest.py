@@ -1,0 +1,36 @@
+"""What every test gets: one thread, one seed, and `benchmarks/plain.py` as the independent oracle."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def shake() -> Callable[[nn.Module], nn.Module]:
+    """Gives every parameter and running statistic a value of its own, so that nothing hides behind its initial 0 or 1."""
+
+    @torch.no_grad()
+    def shaken(model: nn.Module) -> nn.Module:
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+        for module in model.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.running_mean.normal_(std=0.5)
+                module.running_var.uniform_(0.5, 2.0)
+        return model.eval()
+
+    return shaken

@@ -1,0 +1,92 @@
+"""What README.md and docs/ show works.
+
+Python blocks of a page run in order, in one namespace. One that begins with `# needs` (a file, a network) is only compiled.
+Shell lines that begin with `robustvit` run; the others (make, pip) install things or run these tests, so only their make
+targets are checked.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from robustvit.cli import COMMANDS, main
+from robustvit.models.published import PUBLISHED
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=name_of)
+def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {}
+    ran = 0
+    for block in blocks(page, "python"):
+        code = compile(block, name_of(page), "exec")
+        if not block.startswith("# needs"):
+            exec(code, namespace)
+            ran += 1
+    assert ran > 0
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "sh")], ids=name_of)
+def test_robustvit_commands_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for line in "".join(blocks(page, "sh")).splitlines():
+        command, *arguments = shlex.split(line, comments=True)
+        assert command in ("robustvit", "make", "pip")
+        if command == "robustvit":
+            assert main(arguments) == 0
+        elif command == "make":
+            assert re.search(rf"^{arguments[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+def test_readme_has_the_two_commands_that_matter() -> None:
+    shell = "".join(blocks(README, "sh"))
+    assert "make demo" in shell
+    assert "make test" in shell
+
+
+def test_results_are_what_the_registry_says_the_authors_report() -> None:
+    columns = ("imagenet", "imagenet_c_acc", "imagenet_c_mce", "imagenet_a", "imagenet_r", "imagenet_p_mfr")
+    rows = re.findall(r"^\| `([\w.]+)`( \*)? \|(.*)\|$", README.read_text(), re.MULTILINE)
+    shown = {name: (bool(star), [cell.strip() for cell in cells.split("|")]) for name, star, cells in rows}
+    expected = {
+        f"{w.architecture}.{w.tag}": (w.url is None, [str(w.reported.get(column, "")) for column in columns])
+        for w in PUBLISHED
+        if any(name.startswith("imagenet_") for name in w.reported)
+    }
+    assert shown == expected
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=name_of)
+def test_links_lead_to_files(page: Path) -> None:
+    for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_every_command_is_documented() -> None:
+    page = (ROOT / "docs" / "command-line.md").read_text()
+    assert all(f"`robustvit {name}" in page for name in COMMANDS)
+
+
+def test_files_and_functions_named_in_the_docs_exist() -> None:
+    for page in PAGES:
+        for cells in re.findall(r"^\| [^|]+ \| ([^|]+) \| ((?:`[\w/]+\.py`(?:, )?)+) \|$", page.read_text(), re.MULTILINE):
+            sources = [(ROOT / "src" / "robustvit" / file).read_text() for file in re.findall(r"`([\w/]+\.py)`", cells[1])]
+            for name in re.findall(r"`(\w+)", cells[0]):
+                assert any(name in source for source in sources), f"{page.name}: {name} is not in {cells[1]}"

@@ -19,10 +19,10 @@ check: $(INSTALLED)
 	$(BIN)/mypy
 
 test: check
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -n auto --maxprocesses 4 -m "not slow"
 
 test-slow: check
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --maxprocesses 4
 
 benchmark: $(INSTALLED)
 	$(BIN)/python benchmarks/networks.py

@@ -11,23 +11,16 @@ matrices of the network's own kind, measured in the same run. Memory is the grow
 
 from __future__ import annotations
 
-import argparse
-import json
-import resource
-import subprocess
-import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from statistics import median
 
-import plain
 import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-import robustvit
+import plain
 
 PUBLISHED = {
     "fan_vit_tiny": "fan_tiny_12_p16_224",
@@ -84,7 +77,9 @@ def flops(model: nn.Module, images: Tensor) -> int:
 def check_equal(name: str, model: nn.Module, weights: dict[str, Tensor]) -> None:
     images = torch.randn(1, 3, SIZE, SIZE)
     with torch.inference_mode():
-        torch.testing.assert_close(model.eval()(images), plain.forward(PUBLISHED[name], weights, images)[0], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(
+            model.eval()(images), plain.forward(PUBLISHED[name], weights, images)[0], rtol=1e-4, atol=1e-4
+        )
 
 
 def training_step(forward: Callable[[Tensor], Tensor], parameters: list[Tensor], images: Tensor, labels: Tensor) -> None:

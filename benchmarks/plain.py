@@ -30,6 +30,9 @@ class Scope:
     def __getitem__(self, name: str) -> Tensor:
         return self.weights[self.prefix + name]
 
+    def get(self, name: str) -> Tensor | None:
+        return self.weights.get(self.prefix + name)
+
     def __contains__(self, name: str) -> bool:
         return any(key.startswith(self.prefix + name) for key in self.weights)
 
@@ -39,10 +42,10 @@ class Scope:
         return 1 + max((int(m.group(1)) for k in self.weights if (m := pattern.match(k))), default=-1)
 
     def linear(self, x: Tensor) -> Tensor:
-        return F.linear(x, self["weight"], self["bias"] if "bias" in self else None)
+        return F.linear(x, self["weight"], self.get("bias"))
 
     def conv(self, x: Tensor, stride: int = 1, padding: int = 0, groups: int = 1) -> Tensor:
-        return F.conv2d(x, self["weight"], self["bias"] if "bias" in self else None, stride, padding, groups=groups)
+        return F.conv2d(x, self["weight"], self.get("bias"), stride, padding, groups=groups)
 
     def layer_norm(self, x: Tensor, eps: float) -> Tensor:
         return F.layer_norm(x, x.shape[-1:], self["weight"], self["bias"], eps)

@@ -1,7 +1,7 @@
 """Looking inside a network while it runs: attention maps and features of every block, from outside.
 
-Works on every network whose blocks have timm's kind of attention: FAN, FAN-Swin, RVT, and timm's ViT, DeiT, Swin and relatives.
-While recording, attention is computed explicitly instead of fused (the two agree to rounding). On leaving, and on
+Works on every network whose blocks have timm's kind of attention: FAN, FAN-Swin, RVT, and timm's ViT, DeiT, Swin and
+relatives. While recording, attention is computed explicitly instead of fused (the two agree to rounding). On leaving, and on
 any error, the network is as it was: no hooks, no wrappers, the same state dict.
 """
 
@@ -27,8 +27,8 @@ class Tape:
     """What was recorded in the latest forward pass.
 
     Attributes:
-        attention: per block [B, heads, N, N] after softmax and dropout: the matrix that multiplies the values; rows are queries.
-            N counts prefix tokens. Swin: [B * windows, heads, M, M], windows of a picture together, in row-major order.
+        attention: per block [B, heads, N, N] after softmax and dropout: the matrix that multiplies the values. Rows are
+            queries; N counts prefix tokens. Swin: [B * windows, heads, M, M], windows of a picture together, row-major.
         features: per block [B, N, C], the output of the block.
         grids: per block (Hp, Wp), the grid that the image tokens of the features are on.
         class_attention: per class-attention block [B, heads, 1, 1 + N] (FAN; elsewhere empty).
@@ -63,10 +63,10 @@ def _has_attention(module: nn.Module) -> bool:
 def record(model: nn.Module) -> Iterator[Tape]:
     """Records attention and features of every block while the body runs.
 
-    Outputs, gradients and training mode are those of the network without recording; tensors keep their gradient history unless the
-    caller disables gradients. A further forward pass replaces what was recorded. A compiled network
-    (`torch.compile`) runs uncompiled meanwhile, as does everything else compiled in this process; its compiled form is back
-    afterwards. Gradient checkpointing is off meanwhile: recorded tensors are kept anyway.
+    Outputs, gradients and training mode are those of the network without recording; tensors keep their gradient history unless
+    the caller disables gradients. A further forward pass replaces what was recorded. A compiled network (`torch.compile`) runs
+    uncompiled meanwhile, as does everything else compiled in this process; its compiled form is back afterwards. Gradient
+    checkpointing is off meanwhile: recorded tensors are kept anyway.
 
     Args:
         model: the network, or a wrapper that has it inside (`torch.compile`, `DataParallel`, `features_only=True`).
@@ -83,7 +83,8 @@ def record(model: nn.Module) -> Iterator[Tape]:
     token_blocks = [m for m in blocks if not isinstance(m.attn, ClassAttn)]
     if not token_blocks:
         raise NothingRecordedError(
-            f"{type(model).__name__} has no attention that can be recorded; FAN, FAN-Swin, RVT and timm's ViT, DeiT and Swin have"
+            f"{type(model).__name__} has no attention that can be recorded; FAN, FAN-Swin, RVT and timm's ViT, DeiT and "
+            "Swin have"
         )
     owner = next((m for m in model.modules() if hasattr(m, "num_prefix_tokens")), None)
     tape = Tape(int(owner.num_prefix_tokens) if owner is not None else 0)  # type: ignore[arg-type]
@@ -142,6 +143,7 @@ def _attach(block: nn.Module, is_first: bool, tape: Tape, source: _GridSource) -
         (tape.class_attention if is_class_attention else tape.attention).append(output)
 
     def keep_features(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        grid: tuple[int, int] | None
         if isinstance(attention, WindowAttention):  # B H W C
             grid = (output.shape[1], output.shape[2])
             output = output.flatten(1, 2)

@@ -1,13 +1,14 @@
 """Reading weight files without running anything that is in them.
 
-A file is read as weights only. An `argparse.Namespace`, which training programs like to store beside the weights, is tolerated;
-any other object is refused before it is built.
+A file is read as weights only. An `argparse.Namespace`, which training programs like to store beside the weights, is
+tolerated; any other object is refused before it is built.
 """
 
 from __future__ import annotations
 
 import argparse
 import pickle
+import struct
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -70,11 +71,20 @@ def _read_pickle(path: Path) -> Any:
         foreign = _foreign_objects(path)
         if foreign:
             raise CheckpointError(
-                f"{path} holds objects that are not weights: {', '.join(foreign)}. Nothing of it was executed. Expected tensors "
-                "and at most an argparse.Namespace; if you trust its author, save its state dict anew with safetensors"
+                f"{path} holds objects that are not weights: {', '.join(foreign)}. Nothing of it was executed. Expected "
+                "tensors and at most an argparse.Namespace; if you trust its author, save its state dict anew with safetensors"
             ) from error
         raise CheckpointError(f"{path} is not a checkpoint, or holds more than weights; nothing of it was executed") from error
-    except (RuntimeError, EOFError, OSError, ValueError, zipfile.BadZipFile, KeyError, IndexError, AttributeError) as error:
+    except (
+        RuntimeError,
+        EOFError,
+        OSError,
+        ValueError,
+        LookupError,
+        AttributeError,
+        struct.error,
+        zipfile.BadZipFile,
+    ) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CheckpointError(f"{path} cannot be read as a checkpoint; it is damaged or cut short ({reason})") from error
 
@@ -83,7 +93,7 @@ def _foreign_objects(path: Path) -> list[str]:
     """Names of the objects in a checkpoint that would have run code; empty where that cannot be told."""
     try:
         names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
-    except (RuntimeError, ValueError, EOFError, pickle.UnpicklingError):
+    except (RuntimeError, ValueError, EOFError, struct.error, pickle.UnpicklingError):
         return []
     return sorted(name for name in names if name != "argparse.Namespace")
 
@@ -106,8 +116,8 @@ def unwrap_weights(checkpoint: Any, *, use_ema: bool = True) -> dict[str, Tensor
         if not isinstance(name, str) or not isinstance(value, Tensor):
             expected = "expected a state dict (names to tensors), plain or below 'state_dict', 'state_dict_ema' or 'model'"
             raise CheckpointError(f"{expected}; found {name!r}: {type(value).__name__}")
-        for prefix in _PREFIXES:
-            name = name.removeprefix(prefix)
+        while name.startswith(_PREFIXES):  # in any order: compiled inside parallel, or parallel inside compiled
+            name = name.partition(".")[2]
         weights[name] = value
     if not weights:
         raise CheckpointError("the checkpoint holds no weights at all")

@@ -20,8 +20,6 @@ class ClassAttentionBlock(nn.Module):
     doubling; whatever reads patch tokens here can.
     """
 
-    gamma2: nn.Parameter | None
-
     def __init__(
         self,
         dim: int,
@@ -46,7 +44,7 @@ class ClassAttentionBlock(nn.Module):
     def keep_patches_only(self) -> None:
         """Drops what only the class token uses; `forward_patches` still works."""
         self.attn = self.mlp = nn.Identity()
-        self.gamma2 = None
+        del self.gamma2
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, 1 + N, C], class token first."""

@@ -7,6 +7,8 @@ logits by up to 9e-3.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from timm.layers import LayerNorm2d, Mlp, trunc_normal_
 from timm.models import checkpoint_seq
@@ -90,7 +92,7 @@ class ConvNeXtStem(nn.Module):
         self.widths, self.patch_size = widths, 4 * stem_patch
         self.smallest = self.patch_size
         self.stem = nn.Sequential(nn.Conv2d(in_chans, widths[0], stem_patch, stem_patch), LayerNorm2d(widths[0], eps=1e-6))
-        self.stages = nn.ModuleList(
+        self.stages: Any = nn.ModuleList(
             ConvNeXtStage(before, width, depth)
             for before, width, depth in zip((widths[0], *widths), widths, depths, strict=False)
         )
@@ -99,7 +101,7 @@ class ConvNeXtStem(nn.Module):
                 trunc_normal_(module.weight, std=0.02)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
-        self.proj = nn.Conv2d(widths[1], dim, 2, stride=2)
+        self.proj: Any = nn.Conv2d(widths[1], dim, 2, stride=2)
 
     def grid_of(self, size: Grid) -> Grid:
         return grid_of_image(size, [(self.stem_patch, self.stem_patch, 0), (2, 2, 0), (2, 2, 0)])

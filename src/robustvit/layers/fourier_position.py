@@ -15,8 +15,8 @@ __all__ = ["FourierPosition"]
 class FourierPosition(nn.Module):
     """Sines and cosines of the row and the column at 16 frequencies, projected to the width of the tokens.
 
-    Any grid is stretched onto (0, 2 pi] on both axes. Frequencies come in pairs: `w_j = 10000 ** (2 * floor(j / 2) / 32)`. (The
-    published segmentation and detection copies leave the floor out; `paired=False` computes that.)
+    Any grid is stretched onto (0, 2 pi] on both axes. Frequencies come in pairs: `w_j = 10000 ** (2 * floor(j / 2) / 32)`.
+    (The published segmentation and detection copies leave the floor out; `paired=False` computes that.)
     """
 
     def __init__(self, dim: int, *, features: int = 32, temperature: float = 10000.0, paired: bool = True) -> None:

@@ -51,7 +51,9 @@ class ConvPatchEmbed(nn.Module):
     def fold(self) -> None:
         for unit in self.proj:
             if isinstance(unit, nn.Sequential):
-                unit[0], unit[1] = fuse_conv_bn_eval(unit[0], unit[1]), nn.Identity()
+                conv, norm = unit
+                if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
+                    unit[0], unit[1] = fuse_conv_bn_eval(conv, norm), nn.Identity()
 
 
 class RVTStem(nn.Module):

@@ -29,7 +29,7 @@ def drop_path_rates(rate: float, depth: int, rule: DropPathRule) -> list[float]:
     if rule == "constant":
         return [rate] * depth
     if rule == "linear":
-        return calculate_drop_path_rates(rate, depth)  # type: ignore[return-value]
+        return calculate_drop_path_rates(rate, depth)
     return [rate * k / depth for k in range(depth)]
 
 

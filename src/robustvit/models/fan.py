@@ -15,7 +15,6 @@ from timm.layers import Attention, trunc_normal_
 from timm.models import checkpoint, generate_default_cfgs, register_model
 from timm.models._features import feature_take_indices
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from robustvit.layers.channel_attention import (
     ChannelSelfAttention,
@@ -129,6 +128,12 @@ class FAN(TokenLogits, Classifier):
         output_stride: only 32; asked for by libraries that dilate convolutional networks.
     """
 
+    patch_embed: ConvPatchEmbed | ConvNeXtStem
+    pos_embed: nn.Module
+    cls_token: nn.Parameter
+    blocks: Any  # ModuleList[FANBlock]
+    cls_attn_blocks: Any  # ModuleList[ClassAttentionBlock]
+
     def __init__(
         self,
         img_size: int | Grid = 224,
@@ -173,8 +178,9 @@ class FAN(TokenLogits, Classifier):
         if stem_depths is None:
             self.patch_embed = ConvPatchEmbed(embed_dims[0], patch_size=patch_size, in_chans=in_chans)
         else:
-            stem = dict(depths=stem_depths, widths=stem_widths, stem_patch=stem_patch)
-            self.patch_embed = ConvNeXtStem(embed_dims[0], **stem, in_chans=in_chans)  # type: ignore[arg-type,assignment]
+            self.patch_embed = ConvNeXtStem(
+                embed_dims[0], depths=stem_depths, widths=stem_widths, stem_patch=stem_patch, in_chans=in_chans
+            )
         self._grid_of(img_size)
         self.pos_embed = FourierPosition(embed_dims[0])
         self.pos_drop = nn.Dropout(pos_drop_rate)
@@ -216,7 +222,7 @@ class FAN(TokenLogits, Classifier):
         self._set_levels(last_level, feature_block)
 
     def _init_weights(self, head_scale: float) -> None:
-        trunc_normal_(self.cls_token, std=0.02)
+        nn.init.trunc_normal_(self.cls_token, std=0.02)
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 trunc_normal_(module.weight, std=0.02)
@@ -233,6 +239,8 @@ class FAN(TokenLogits, Classifier):
             raise ValueError(f"last_level={last_level!r} is not known; choose 'pool', 'same' or 'conv'")
         stem, dim = self.patch_embed, self.embed_dim
         stride = stem.patch_size
+        if last_level != "pool" and (isinstance(stem, ConvPatchEmbed) or self.downsample is not None):
+            raise ValueError(f"last_level={last_level!r} is for hybrids whose tokens all have stride 16; this one's do not")
         self.last_level: nn.Module | None = None
         self.level_of_block = {i: i for i in range(len(self.blocks))}
         if isinstance(stem, ConvPatchEmbed):
@@ -250,7 +258,7 @@ class FAN(TokenLogits, Classifier):
         elif self.downsample is None:
             last_stride = stride
         modules = ("patch_embed.stages.0", "patch_embed.stages.1", f"blocks.{block}", "cls_attn_blocks")
-        widths = (*stem.widths, self.pos_embed.proj.out_channels, last_dim)
+        widths = (*stem.widths, stem.proj.out_channels, last_dim)
         strides = (stride // 4, stride // 2, stride, last_stride)
         levels = zip(widths, strides, modules, strict=True)
         self.feature_info = [dict(num_chs=c, reduction=r, module=m) for c, r, m in levels]
@@ -390,7 +398,7 @@ class FAN(TokenLogits, Classifier):
             self.norm = nn.Identity()
         if prune_head:
             self.reset_classifier(0, "")
-            self.cls_token = None
+            del self.cls_token
             if last == 3 and self.last_level is not None:
                 for block in self.cls_attn_blocks:
                     block.keep_patches_only()

@@ -35,7 +35,7 @@ class SwinPatchEmbed(PatchEmbed):
     def forward(self, x: Tensor) -> Tensor:
         check_image(x, self.proj.in_channels, 1, "this network")
         H, W = x.shape[2:]
-        if self.strict_img_size and (H, W) != tuple(self.img_size):
+        if self.strict_img_size and tuple(self.img_size) != (H, W):
             raise ValueError(
                 f"this network is built for {self.img_size[0]}x{self.img_size[1]} pixels and got {H}x{W}; build it with "
                 f"img_size=({H}, {W}), or with strict_img_size=False for any multiple of {self.patch_size[0]}"
@@ -54,7 +54,7 @@ class FusedWindowAttention(WindowAttention):
         """[B * windows, N, C] -> [B * windows, N, C]; `mask` [windows, N, N] is 0 or -100."""
         if not self.fused_attn:
             return super().forward(x, mask)
-        windows, N, C = x.shape
+        windows, N, _ = x.shape
         q, k, v = self.qkv(x).reshape(windows, N, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4).unbind(0)
         bias = self._get_rel_pos_bias()  # 1 H N N
         if mask is not None:

@@ -1,7 +1,7 @@
 """Published weights: the authors' names of every tensor mapped to ours, strictly checked.
 
-The one place that knows the authors' naming. Our networks differ from theirs where it helps: query, key and value are one linear
-layer, 1x1 convolutions are linear layers, Swin merges patches at the start of a stage.
+The one place that knows the authors' naming. Our networks differ from theirs where it helps: query, key and value are one
+linear layer, 1x1 convolutions are linear layers, Swin merges patches at the start of a stage.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from robustvit.layers.position_scaled_attention import PositionScaledAttention, resize_mask
 from robustvit.models.fan import FAN
 from robustvit.models.fan_swin import FANSwin
-from robustvit.models.names import OFFICIAL, nearest
+from robustvit.models.names import OFFICIAL, OfficialNetwork, nearest
+from robustvit.models.registry import create_model
 from robustvit.models.rvt import RVT
 from robustvit.weights import CheckpointError, read_weights, unwrap_weights
 
@@ -69,7 +70,7 @@ def _split_class_attention(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     out = {}
     for name, value in weights.items():
         match = re.fullmatch(r"(cls_attn_blocks\.\d+\.attn)\.qkv\.(weight|bias)", name)
-        if match is None:
+        if match is None or value.ndim == 0 or value.shape[0] % 3:
             out[name] = value
         else:
             out |= {f"{match[1]}.{part}.{match[2]}": rows for part, rows in zip("qkv", value.chunk(3), strict=True)}
@@ -83,12 +84,12 @@ def _join_qkv(weights: dict[str, Tensor]) -> dict[str, Tensor]:
         match = re.fullmatch(r"(blocks\.\d+\.attn)\.(q|kv)\.(weight|bias)", name)
         if match is None:
             out[name] = value
-        elif match[2] == "q":
-            key_value = weights.get(f"{match[1]}.kv.{match[3]}")
-            if key_value is not None:
-                out[f"{match[1]}.qkv.{match[3]}"] = torch.cat((value, key_value))
-        elif f"{match[1]}.q.{match[3]}" not in weights:
-            out[name] = value  # stays unknown, and is reported
+        else:
+            q, kv = (weights.get(f"{match[1]}.{part}.{match[3]}") for part in ("q", "kv"))
+            if q is None or kv is None or q.ndim == 0 or kv.ndim == 0 or q.shape[1:] != kv.shape[1:]:
+                out[name] = value  # stays unknown, and is reported
+            elif match[2] == "q":
+                out[f"{match[1]}.qkv.{match[3]}"] = torch.cat((q, kv))
     return out
 
 
@@ -129,16 +130,27 @@ def to_native(weights: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tens
 
 def _fit_image(weights: dict[str, Tensor], model: nn.Module) -> None:
     """Adapts what depends on the pictures: channels of the first convolution, grid of the masks."""
-    first = model.pretrained_cfg["first_conv"] + ".weight"  # type: ignore[index,operator]
+    first = f"{model.pretrained_cfg['first_conv']}.weight"  # type: ignore[index]
     expected = model.state_dict()[first].shape[1]
-    if first in weights and weights[first].shape[1] == 3 != expected:
+    if first in weights and weights[first].ndim == 4 and weights[first].shape[1] == 3 != expected:
         weights[first] = adapt_input_conv(expected, weights[first])
     for name, module in model.named_modules():
         mask = weights.get(f"{name}.mask")
-        if isinstance(module, PositionScaledAttention) and mask is not None and mask.shape != module.mask.shape:
+        if (
+            isinstance(module, PositionScaledAttention)
+            and mask is not None
+            and mask.ndim == 3
+            and mask.shape != module.mask.shape
+        ):
             side = round(mask.shape[-1] ** 0.5)
             if side * side == mask.shape[-1] and mask.shape[0] == module.mask.shape[0]:
                 weights[f"{name}.mask"] = resize_mask(mask, (side, side), module.grid)
+
+
+def _weights_of(source: str | Path | Mapping[str, Any], use_ema: bool) -> dict[str, Tensor]:
+    if isinstance(source, str | Path):
+        return read_weights(source, use_ema=use_ema)
+    return unwrap_weights(source, use_ema=use_ema)
 
 
 def load_weights(model: nn.Module, source: str | Path | Mapping[str, Any], *, use_ema: bool = True) -> None:
@@ -152,20 +164,18 @@ def load_weights(model: nn.Module, source: str | Path | Mapping[str, Any], *, us
     Raises:
         CheckpointError: the file cannot be read, or does not fit; nothing of the network has been changed then.
     """
-    given = (
-        read_weights(source, use_ema=use_ema) if isinstance(source, str | Path) else unwrap_weights(source, use_ema=use_ema)
-    )
+    given = _weights_of(source, use_ema)
     if any(".patch_reasoning." in name for name in given):
         raise CheckpointError(
-            "these weights are of an `_afat` variant, whose queries, keys and values come from convolutions (patch_reasoning); "
-            "they do not fit the ordinary network"
+            "these weights are of an `_afat` variant, whose queries, keys and values come from convolutions "
+            "(patch_reasoning); they do not fit the ordinary network"
         )
     weights = to_native(given, model)
     _fit_image(weights, model)
     expected = model.state_dict()
     for head in (model.pretrained_cfg["classifier"], "token_head"):  # type: ignore[index]
         ours, theirs = expected.get(f"{head}.weight"), weights.get(f"{head}.weight")
-        if theirs is not None and (ours is None or ours.shape[0] != theirs.shape[0]):
+        if theirs is not None and theirs.ndim == 2 and (ours is None or ours.shape[0] != theirs.shape[0]):
             for part in ("weight", "bias"):  # another number of classes: the classifier starts anew
                 weights.pop(f"{head}.{part}", None)
                 expected.pop(f"{head}.{part}", None)
@@ -193,13 +203,19 @@ def _check_fit(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor], ne
     raise CheckpointError("\n".join(lines))
 
 
-def _inferred_arguments(weights: Mapping[str, Tensor]) -> dict[str, Any]:
-    """What the names and shapes of a checkpoint say about the network it was made with."""
+def _inferred_arguments(weights: Mapping[str, Tensor], network: OfficialNetwork) -> dict[str, Any]:
+    """What the names and shapes of a checkpoint say about the variant of `network` that it was made with."""
     arguments: dict[str, Any] = {}
     if "head.weight" in weights and weights["head.weight"].ndim == 2:
         arguments["num_classes"] = weights["head.weight"].shape[0]
-    if any(name.startswith("transformers.") for name in weights):
-        arguments["masked_blocks"] = sum(name.endswith("att_mask") for name in weights)
+    predictor = next((w for n, w in weights.items() if n.endswith("dilation_predictor.proj.0.weight")), None)
+    if predictor is not None and predictor.ndim == 4 and "tap" in network.model_args:
+        arguments["tap"] = predictor.shape[0]
+    if network.architecture.startswith("rvt"):
+        masks = sum(name.startswith("transformers.0.") and name.endswith(".att_mask") for name in weights)
+        with torch.device("meta"):
+            blocks = len(create_model(network.architecture).stages[0])
+        arguments["masked_blocks"] = min(masks, blocks)  # the strict check names those that are too many
         arguments["ffn"] = "conv" if any(".mlp.dwconv." in name for name in weights) else "plain"
     return arguments
 
@@ -228,27 +244,20 @@ def from_official(
     Example:
         >>> model = from_official("tap_fan_base_16_p4_hybrid", "tapadl_fan_base.pth.tar").eval()
     """
-    from robustvit.models.registry import create_model
-
     if published_name not in OFFICIAL:
         hint = nearest(published_name, OFFICIAL)
         raise ValueError(f"{published_name!r} is not a published network{hint or '; robustvit.OFFICIAL lists them'}")
     network = OFFICIAL[published_name]
-    given = (
-        read_weights(source, use_ema=use_ema) if isinstance(source, str | Path) else unwrap_weights(source, use_ema=use_ema)
-    )
-    given = _without_single_branch(given)
-    arguments = {**network.model_args, **_inferred_arguments(given)}
-    if not network.architecture.startswith("rvt"):
-        arguments = {k: v for k, v in arguments.items() if k not in ("masked_blocks", "ffn")}
+    given = _weights_of(source, use_ema)
+    arguments = {**network.model_args, **_inferred_arguments(given, network)}
     if num_classes is not None:
         arguments["num_classes"] = num_classes
     model = create_model(network.architecture, **{**arguments, **model_args})
-    load_weights(model, given)
+    load_weights(model, _without_single_branch(given))
     return model
 
 
 def _without_single_branch(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     """TAP with one branch is no TAP; its released form still has a predictor, which nothing reads."""
-    single = any(n.endswith("dilation_predictor.proj.0.weight") and w.shape[0] == 1 for n, w in weights.items())
+    single = any(n.endswith("dilation_predictor.proj.0.weight") and w.shape[:1] == (1,) for n, w in weights.items())
     return {n: w for n, w in weights.items() if not (single and ".dilation_predictor." in n)}

@@ -15,13 +15,14 @@ from robustvit.models.timm_networks import add_token_head, add_token_pooling
 
 __all__ = ["create_model", "list_models"]
 
-_OURS = {name for module in (fan, fan_swin, rvt) for name in module.default_cfgs}
+_OURS = [name for module in (fan, fan_swin, rvt) for name in module.default_cfgs]  # small to large in each family
 
 
 def list_models(pattern: str = "*", *, pretrained: bool = False) -> list[str]:
-    """Names of our networks that match a shell pattern, small to large; with tags where only `pretrained` ones are asked for."""
+    """Names of our networks that match a shell pattern, small to large; with their tags where only `pretrained` are wanted."""
     names = timm.list_models(pattern, pretrained=pretrained)
-    return [name for name in names if split_model_name_tag(name)[0] in _OURS]
+    ours = [name for name in names if split_model_name_tag(name)[0] in _OURS]
+    return sorted(ours, key=lambda name: _OURS.index(split_model_name_tag(name)[0]))
 
 
 def create_model(
@@ -49,14 +50,15 @@ def create_model(
     if name in OFFICIAL:
         network = OFFICIAL[name]
         name, kwargs = network.architecture, {**network.model_args, **kwargs}
-        tap = kwargs.pop("tap", None) if tap is None else tap
+        published_tap = kwargs.pop("tap", None)
+        tap = published_tap if tap is None else tap
         token_head = kwargs.pop("token_head", False) or token_head
     architecture, tag = split_model_name_tag(name)
     if ":" not in name:
         _check_name(name, architecture, tag)
     options = dict(tap=tap, tap_blocks=tap_blocks, token_head=token_head, token_fusion=token_fusion)
     if architecture in _OURS:
-        return timm.create_model(name, pretrained, **{k: v for k, v in options.items() if v}, **kwargs)
+        return timm.create_model(name, pretrained, **{k: v for k, v in options.items() if v not in (None, False)}, **kwargs)
     features_only = kwargs.get("features_only", False)
     model = timm.create_model(name, pretrained, **kwargs)
     network_inside: nn.Module = model.model if features_only and hasattr(model, "model") else model
@@ -69,7 +71,7 @@ def create_model(
 
 def _check_name(name: str, architecture: str, tag: str) -> None:
     if not is_model(architecture):
-        hint = nearest(architecture, [*_OURS, *OFFICIAL, *timm.list_models()])
+        hint = nearest(architecture, {*_OURS, *OFFICIAL, *timm.list_models()})
         raise ValueError(f"there is no network {architecture!r}{hint or '; `robustvit models` lists ours'}")
     if tag and get_pretrained_cfg(name, allow_unregistered=False) is None:
         tags = sorted(n.partition(".")[2] for n in timm.list_models(f"{architecture}.*", include_tags=True))

@@ -1,9 +1,9 @@
 """RVT: the Robust Vision Transformer.
 
-A convolutional stem, no class token and no position embedding; position comes from zero padding and, in the plus variants, from
-a learned mask that scales the attention logits of the first blocks. Paper: "Towards Robust Vision Transformer", CVPR 2022. Follows
-the released networks: RVT-B has the plain FFN and masks in its first 5 blocks (the paper's 91.8 M parameters need 12);
-`masked_blocks` and `ffn` make every combination.
+A convolutional stem, no class token and no position embedding; position comes from zero padding and, in the plus variants,
+from a learned mask that scales the attention logits of the first blocks. Paper: "Towards Robust Vision Transformer", CVPR
+2022. Follows the released networks: RVT-B has the plain FFN and masks in its first 5 blocks (the paper's 91.8 M parameters
+need 12); `masked_blocks` and `ffn` make every combination.
 """
 
 from __future__ import annotations
@@ -58,9 +58,11 @@ class ConvFFN(nn.Module):
 
     def fold(self) -> None:
         if isinstance(self.bn1, nn.BatchNorm2d):
-            self.fc1, self.bn1 = fuse_linear_bn_eval(self.fc1, self.bn1), nn.Identity()  # type: ignore[type-var]
-            self.dwconv, self.bn2 = fuse_conv_bn_eval(self.dwconv, self.bn2), nn.Identity()  # type: ignore[type-var]
-            self.fc2, self.bn3 = fuse_linear_bn_eval(self.fc2, self.bn3), nn.Identity()  # type: ignore[type-var]
+            self.fc1, self.bn1 = fuse_linear_bn_eval(self.fc1, self.bn1), nn.Identity()
+        if isinstance(self.bn2, nn.BatchNorm2d):
+            self.dwconv, self.bn2 = fuse_conv_bn_eval(self.dwconv, self.bn2), nn.Identity()
+        if isinstance(self.bn3, nn.BatchNorm2d):
+            self.fc2, self.bn3 = fuse_linear_bn_eval(self.fc2, self.bn3), nn.Identity()
 
 
 class PlainFFN(Mlp):
@@ -232,8 +234,8 @@ class RVT(TokenLogits, Classifier):
         if self.masked_blocks and grid != self.grid:
             built, got = ("x".join(map(str, g)) for g in (self.img_size, grid))
             raise ValueError(
-                f"this network has attention masks for images of {built} pixels ({self.grid[0]}x{self.grid[1]} tokens) and got "
-                f"{got} tokens; build it with img_size=(H, W), or call set_input_size((H, W)) to resize its masks"
+                f"this network has attention masks for images of {built} pixels ({self.grid[0]}x{self.grid[1]} tokens) and "
+                f"got {got} tokens; build it with img_size=(H, W), or call set_input_size((H, W)) to resize its masks"
             )
 
     def _run_blocks(self, x: Tensor, last: int | None = None) -> list[Tensor]:

@@ -1,7 +1,7 @@
 """TAP and STL's token head on timm's own ViT, DeiT and Swin.
 
-Both leave the network's code and its parameter names alone, so that timm's checkpoints load into it: what is added has names of
-its own (`...norm1.tap.*`, `token_head.*`).
+Both leave the network's code and its parameter names alone, so that timm's checkpoints load into it: what is added has names
+of its own (`...norm1.tap.*`, `token_head.*`).
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from timm.models.swin_transformer import SwinTransformer
-from timm.models.vision_transformer import VisionTransformer
+from timm.models.deit import VisionTransformerDistilled
+from timm.models.swin_transformer import SwinTransformer, SwinTransformerBlock
+from timm.models.vision_transformer import ResPostBlock, VisionTransformer
 from torch import Tensor, nn
 
+from robustvit.layers.token_grid import Grid
 from robustvit.layers.token_pooling import TapBlocks, TapKind, build_token_pooling, pooled_blocks
 from robustvit.models.classifier import TokenLogits
 
@@ -27,7 +29,7 @@ class PooledNorm(nn.LayerNorm):
     @classmethod
     def wrap(cls, norm: nn.LayerNorm, tap: nn.Module) -> PooledNorm:
         """A norm that shares the parameters of `norm`."""
-        pooled = cls(norm.normalized_shape, norm.eps)  # type: ignore[arg-type]
+        pooled = cls(norm.normalized_shape, norm.eps)
         pooled.weight, pooled.bias = norm.weight, norm.bias
         pooled.tap = tap.to(device=norm.weight.device, dtype=norm.weight.dtype)
         pooled.train(norm.training)
@@ -50,7 +52,12 @@ class PooledTokenNorm(PooledNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         p = self.prefix_tokens
-        grid = self.grid_source[0].token_grid
+        grid: Grid = self.grid_source[0].token_grid  # type: ignore[assignment]
+        if x.shape[1] != p + grid[0] * grid[1]:
+            raise ValueError(
+                f"TAP needs all {grid[0]}x{grid[1]} image tokens on their grid and got {x.shape[1] - p}; "
+                "build the network without patch dropout (patch_drop_rate=0)"
+            )
         pooled = self.tap(x[:, p:].contiguous(), grid)
         return super().forward(torch.cat((x[:, :p], pooled), dim=1) if p else pooled)
 
@@ -68,10 +75,12 @@ def add_token_pooling(model: nn.Module, tap: TapKind, tap_blocks: TapBlocks = "a
         tap: see `build_token_pooling`.
         tap_blocks: see `pooled_blocks`; blocks are counted over all stages.
     """
-    if isinstance(model, SwinTransformer):
-        blocks = [block for stage in model.layers for block in stage.blocks]
+    blocks: list[Any] = [m for m in model.modules() if isinstance(m, SwinTransformerBlock)]  # also inside `features_only`
+    if blocks:
         norm_class: type[PooledNorm] = PooledMapNorm
-    elif isinstance(model, VisionTransformer) and all(hasattr(block, "norm1") for block in model.blocks):
+    elif isinstance(model, VisionTransformer) and all(
+        hasattr(block, "norm1") and not isinstance(block, ResPostBlock) for block in model.blocks
+    ):
         blocks = list(model.blocks)
         norm_class = PooledTokenNorm
     else:
@@ -102,14 +111,28 @@ class _SwinTokens(TokenLogits):
         return features.flatten(1, 2)  # B H W C -> B N C
 
 
+class VisionTransformerWithTokens(_ViTTokens, VisionTransformer):
+    """timm's ViT and DeiT with a token head."""
+
+
+class VisionTransformerDistilledWithTokens(_ViTTokens, VisionTransformerDistilled):
+    """timm's DeiT with a distillation token and a token head."""
+
+
+class SwinTransformerWithTokens(_SwinTokens, SwinTransformer):
+    """timm's Swin with a token head."""
+
+
+_WITH_TOKENS: dict[type, type] = {
+    VisionTransformer: VisionTransformerWithTokens,
+    VisionTransformerDistilled: VisionTransformerDistilledWithTokens,
+    SwinTransformer: SwinTransformerWithTokens,
+}
+
+
 def add_token_head(model: nn.Module, fusion: bool = False) -> None:
-    """Gives a timm ViT or Swin STL's token head, in place: `forward_tokens`, and `token_fusion` for `forward`."""
-    cls = type(model)
-    if isinstance(model, SwinTransformer):
-        mixin: type[TokenLogits] = _SwinTokens
-    elif isinstance(model, VisionTransformer):
-        mixin = _ViTTokens
-    else:
-        raise TypeError(f"a token head works on FAN, RVT and timm's ViT, DeiT and Swin, not on {cls.__name__}")
-    model.__class__ = type(cls.__name__, (mixin, cls), {"__module__": cls.__module__})
+    """Gives a timm ViT, DeiT or Swin STL's token head, in place: `forward_tokens`, and `token_fusion` for `forward`."""
+    if type(model) not in _WITH_TOKENS:
+        raise TypeError(f"a token head works on FAN, RVT and timm's ViT, DeiT and Swin, not on {type(model).__name__}")
+    model.__class__ = _WITH_TOKENS[type(model)]
     model.add_token_head(fusion)  # type: ignore[operator]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 __all__ = ["GROUP_BYTES", "in_image_groups"]
 
-GROUP_BYTES = 16 * 2**20
+GROUP_BYTES = 6 * 2**20
 """What the widest map of one group may take."""
 
 

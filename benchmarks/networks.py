@@ -1,19 +1,22 @@
 """Speed and memory of our networks against the plain transcription of their formulas in `plain.py`.
 
-    python benchmarks/networks.py                    # what the README quotes: evaluation, training step, memory, TAP
-    python benchmarks/networks.py --compile          # with torch.compile as well (slow to start)
-    python benchmarks/networks.py fan_vit_tiny --repeats 15
+    python benchmarks/networks.py                          evaluation, training step, peak memory, cost of TAP
+    python benchmarks/networks.py --networks fan_vit_tiny --compile
 
-Both sides compute the same logits from the same weights (checked first), take turns in one process, and are compared by the median
-of their times: other work on the machine slows both. `matmul` is the share of the rate at which this machine multiplies
-matrices of the network's own kind, measured in the same run. Memory is the growth of the process's peak in a process of its own.
+Both sides compute the same logits from the same weights (checked first), take turns in one process, and are compared by the
+median of their times: what else runs on the machine slows both. The share of the matmul rate says how much of the rate at
+which this machine multiplies matrices, measured in the same run, the network's own operations reach. Peak memory is how much
+the resident set grows at most during one evaluation or training step, in a process of its own (Linux only).
 """
 
 from __future__ import annotations
 
+import argparse
+import subprocess
+import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
 import torch
@@ -21,6 +24,10 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import plain
+import robustvit
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from reference_weights import published_weights
 
 PUBLISHED = {
     "fan_vit_tiny": "fan_tiny_12_p16_224",
@@ -28,21 +35,14 @@ PUBLISHED = {
     "fan_swin_tiny": "fan_swin_tiny_patch4_window7_224",
     "rvt_tiny": "rvt_tiny",
 }
-SIZE = 224
+BATCH, SIZE = 16, 224
+_FIXED = ("running_mean", "running_var", "attn_mask")
+
+Step = Callable[[], object]
 
 
-@dataclass
-class Row:
-    network: str
-    mode: str
-    plain_images_per_s: float
-    ours_images_per_s: float
-    ratio: float
-    matmul_share: float
-
-
-def medians(candidates: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median seconds of each candidate; they take turns, so that noise meets all alike."""
+def medians(candidates: dict[str, Step], repeats: int) -> dict[str, float]:
+    """Median seconds of each candidate. They take turns, so that noise meets all alike."""
     times: dict[str, list[float]] = {name: [] for name in candidates}
     for run in candidates.values():
         run()
@@ -54,39 +54,147 @@ def medians(candidates: dict[str, Callable[[], object]], repeats: int) -> dict[s
     return {name: median(values) for name, values in times.items()}
 
 
-def matmul_rate(repeats: int = 15) -> float:
-    """Floating-point operations per second of a matrix product of the size of a small network's MLP."""
-    a, b = torch.randn(16 * 196, 384), torch.randn(384, 1536)
-    seconds = medians({"matmul": lambda: a @ b}, repeats)["matmul"]
-    return 2 * a.shape[0] * a.shape[1] * b.shape[1] / seconds
+def matmul_rate() -> float:
+    """Floating-point operations per second of a matrix product like those of the networks."""
+    a, b = torch.randn(BATCH * 196, 384), torch.randn(384, 1536)
+    return 2 * a.shape[0] * a.shape[1] * b.shape[1] / medians({"": lambda: a @ b}, 30)[""]
 
 
-def published_weights(model: nn.Module, name: str) -> dict[str, Tensor]:
-    """The state dict of `model` under the published names: what `from_official` reads, the other way round."""
-    from robustvit.models.official import to_official
-
-    return to_official(model.state_dict(), model)
-
-
-def flops(model: nn.Module, images: Tensor) -> int:
-    with torch.inference_mode(), FlopCounterMode(display=False) as counter:
-        model(images)
-    return counter.get_total_flops()
-
-
-def check_equal(name: str, model: nn.Module, weights: dict[str, Tensor]) -> None:
+def build(name: str) -> tuple[dict[str, Tensor], nn.Module]:
+    """The same weights for both sides, which are checked to agree."""
+    weights = published_weights(PUBLISHED[name])
+    model = robustvit.from_official(PUBLISHED[name], weights).eval()
     images = torch.randn(1, 3, SIZE, SIZE)
     with torch.inference_mode():
-        torch.testing.assert_close(
-            model.eval()(images), plain.forward(PUBLISHED[name], weights, images)[0], rtol=1e-4, atol=1e-4
-        )
+        torch.testing.assert_close(model(images), plain.forward(PUBLISHED[name], weights, images)[0], rtol=1e-4, atol=1e-4)
+    return weights, model
 
 
-def training_step(forward: Callable[[Tensor], Tensor], parameters: list[Tensor], images: Tensor, labels: Tensor) -> None:
-    loss = nn.functional.cross_entropy(forward(images), labels)
-    loss.backward()
-    with torch.no_grad():
-        for p in parameters:
-            if p.grad is not None:
-                p.sub_(p.grad, alpha=1e-6)
-                p.grad = None
+def evaluation_steps(name: str, images: Tensor, compiled: bool = False) -> dict[str, Step]:
+    weights, model = build(name)
+    fused = robustvit.fuse(model)
+
+    def evaluate(forward: Callable[[Tensor], object]) -> Step:
+        def run() -> None:
+            with torch.inference_mode():
+                forward(images)
+
+        return run
+
+    steps = {
+        "plain": evaluate(lambda x: plain.forward(PUBLISHED[name], weights, x)),
+        "ours": evaluate(model),
+        "ours, fuse()": evaluate(fused),
+    }
+    if compiled:
+        steps["ours, torch.compile"] = evaluate(torch.compile(model))
+    return steps
+
+
+def training_steps(name: str, images: Tensor) -> dict[str, Step]:
+    weights, model = build(name)
+    model.train()
+    trained = {
+        n: w.clone().requires_grad_() if w.is_floating_point() and not n.endswith(_FIXED) else w for n, w in weights.items()
+    }
+    labels = torch.arange(images.shape[0])
+
+    def train(forward: Callable[[Tensor], Tensor], parameters: list[Tensor]) -> Step:
+        optimizer = torch.optim.SGD(parameters, lr=1e-6)
+
+        def run() -> None:
+            nn.functional.cross_entropy(forward(images), labels).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        return run
+
+    plain_parameters = [w for w in trained.values() if w.requires_grad]
+    return {
+        "plain": train(lambda x: plain.forward(PUBLISHED[name], trained, x, training=True)[0], plain_parameters),
+        "ours": train(model, list(model.parameters())),
+    }
+
+
+def tap_steps(images: Tensor) -> dict[str, Step]:
+    """`fan_vit_small` without and with TAP, K = 4."""
+
+    def evaluate(model: nn.Module) -> Step:
+        def run() -> None:
+            with torch.inference_mode():
+                model(images)
+
+        return run
+
+    return {
+        "without TAP": evaluate(robustvit.create_model("fan_vit_small").eval()),
+        "with TAP": evaluate(robustvit.create_model("fan_vit_small", tap=4).eval()),
+    }
+
+
+def peak_memory_mb(name: str, mode: str, side: str) -> float:
+    """Growth of the peak resident set over one step, measured in a fresh process."""
+    command = [sys.executable, __file__, "--measure-memory", name, mode, side]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def measure_memory(name: str, mode: str, side: str) -> None:
+    images = torch.randn(BATCH, 3, SIZE, SIZE)
+    step = (evaluation_steps if mode == "evaluation" else training_steps)(name, images)[side]
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak of building
+    before = _status_mb("VmRSS")
+    step()
+    print(_status_mb("VmHWM") - before)
+
+
+def _status_mb(field: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
+
+
+def report(title: str, times: dict[str, float], flops: int | None = None, rate: float = 1.0) -> None:
+    base = next(iter(times.values()))
+    for name, seconds in times.items():
+        share = f"  {flops / seconds / rate:5.0%} of the matmul rate" if flops else ""
+        print(f"{title:32} {name:20} {BATCH / seconds:7.1f} images/s  {base / seconds:5.2f}x{share}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", nargs="*", default=list(PUBLISHED), choices=PUBLISHED)
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--compile", action="store_true", help="also measure torch.compile")
+    parser.add_argument("--skip", nargs="*", default=[], choices=["evaluation", "training", "memory", "tap"])
+    parser.add_argument("--measure-memory", nargs=3, metavar=("NETWORK", "MODE", "SIDE"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(0)
+    if options.measure_memory:
+        measure_memory(*options.measure_memory)
+        return
+    images = torch.randn(BATCH, 3, SIZE, SIZE)
+    rate = matmul_rate()
+    print(f"batch {BATCH}, {SIZE} px, {options.threads} threads, matmul {rate / 1e9:.0f} GFLOP/s; ratios against plain\n")
+    for name in options.networks:
+        with torch.inference_mode(), FlopCounterMode(display=False) as counter:
+            build(name)[1](images)
+        flops = counter.get_total_flops()
+        if "evaluation" not in options.skip:
+            times = medians(evaluation_steps(name, images, options.compile), options.repeats)
+            report(f"{name} evaluation", times, flops, rate)
+        if "training" not in options.skip:
+            times = medians(training_steps(name, images), options.repeats)
+            report(f"{name} training step", times, 3 * flops, rate)
+        if "memory" not in options.skip:
+            for mode in ("evaluation", "training"):
+                plain_mb, ours_mb = (peak_memory_mb(name, mode, side) for side in ("plain", "ours"))
+                print(f"{name} peak memory, {mode}: plain {plain_mb:.0f} MB, ours {ours_mb:.0f} MB, {plain_mb / ours_mb:.2f}x")
+    if "tap" not in options.skip:
+        times = medians(tap_steps(images), options.repeats)
+        report("fan_vit_small evaluation", times)
+        print(f"TAP (K = 4) adds {times['with TAP'] / times['without TAP'] - 1:.1%} to the evaluation of fan_vit_small")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,17 +1,17 @@
-"""The deterministic weights and inputs of the reference values, by published name (`shared/reference/README.md`)."""
+"""The deterministic weights and inputs of the reference values, by published name."""
 
 from __future__ import annotations
 
 import gzip
 import json
-import math
-import zlib
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from robustvit.reference import fill_weights
 
 FOLDER = Path(__file__).parent / "reference"
 OUTPUTS: dict[str, dict] = json.loads((FOLDER / "outputs.json").read_text())
@@ -40,20 +40,12 @@ def fill(name: str, shape: list[int], variant: str = "") -> Tensor:
         return relative_position_index()
     if last == "attn_mask":
         return shift_mask(shape[0])
-    x = np.random.RandomState(zlib.crc32(name.encode())).standard_normal(size=shape).astype("float32")
-    if last == "weight" and len(shape) >= 2:
-        value = x / np.float32(math.sqrt(math.prod(shape[1:])))
-    elif (last == "weight" and len(shape) == 1) or last.startswith("gamma") or last == "temperature":
-        value = 1 + np.float32(0.1) * x
-    elif last == "running_var":
-        value = 1 + np.float32(0.1) * np.abs(x)
-    else:
-        value = np.float32(0.1) * x
+    value = fill_weights({name: shape})[name]
     if variant == "sharp" and name.endswith(("mlp.q.weight", "norm2.weight")):
-        value = value * np.float32(8)
+        return 8 * value
     if variant == "strongmask" and last == "att_mask":
-        value = 4 * x
-    return torch.from_numpy(np.asarray(value, dtype="float32"))
+        return 40 * value  # 4 x in place of 0.1 x
+    return value
 
 
 def relative_position_index() -> Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -28,15 +27,6 @@ def test_help_lists_every_command() -> None:
 def test_help_imports_nothing_heavy() -> None:
     code = "import sys; from robustvit.cli import main; main(['--help']); print([m for m in sys.argv[1:] if m in sys.modules])"
     assert run("-c", code, *HEAVY).stdout.splitlines()[-1] == "[]"
-
-
-def test_help_takes_less_than_a_second() -> None:
-    times = []
-    for _ in range(3):  # the fastest of three: others use this machine too
-        start = time.perf_counter()
-        run("-m", "robustvit", "--help")
-        times.append(time.perf_counter() - start)
-    assert min(times) < 1
 
 
 @pytest.mark.parametrize("name", COMMANDS)

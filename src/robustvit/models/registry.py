@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import timm
-from timm.models import get_pretrained_cfg, is_model, split_model_name_tag
+from timm.models import is_model, split_model_name_tag
 from torch import nn
 
 from robustvit.layers.token_pooling import TapBlocks, TapKind
@@ -55,7 +55,7 @@ def create_model(
         token_head = kwargs.pop("token_head", False) or token_head
     architecture, tag = split_model_name_tag(name)
     if ":" not in name:
-        _check_name(name, architecture, tag)
+        _check_name(architecture, tag)
     options = dict(tap=tap, tap_blocks=tap_blocks, token_head=token_head, token_fusion=token_fusion)
     if architecture in _OURS:
         return timm.create_model(name, pretrained, **{k: v for k, v in options.items() if v not in (None, False)}, **kwargs)
@@ -69,10 +69,10 @@ def create_model(
     return model
 
 
-def _check_name(name: str, architecture: str, tag: str) -> None:
+def _check_name(architecture: str, tag: str) -> None:
     if not is_model(architecture):
         hint = nearest(architecture, {*_OURS, *OFFICIAL, *timm.list_models()})
         raise ValueError(f"there is no network {architecture!r}{hint or '; `robustvit models` lists ours'}")
-    if tag and get_pretrained_cfg(name, allow_unregistered=False) is None:
-        tags = sorted(n.partition(".")[2] for n in timm.list_models(f"{architecture}.*", include_tags=True))
+    tags = sorted(n.partition(".")[2] for n in timm.list_models(f"{architecture}.*", include_tags=True)) if tag else []
+    if tag and tag not in tags:
         raise ValueError(f"{architecture} has no weights {tag!r}; it has {', '.join(tags) or 'none'}")

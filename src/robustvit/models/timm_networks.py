@@ -98,7 +98,7 @@ def add_token_pooling(model: nn.Module, tap: TapKind, tap_blocks: TapBlocks = "a
             block.norm1.prefix_tokens = model.num_prefix_tokens  # type: ignore[assignment]
             block.norm1.grid_source = (model.patch_embed,)  # type: ignore[assignment] # in a tuple: not a submodule
             if _note_grid not in model.patch_embed._forward_hooks.values():  # type: ignore[union-attr]
-                model.patch_embed.register_forward_hook(_note_grid)  # type: ignore[union-attr,arg-type]
+                model.patch_embed.register_forward_hook(_note_grid)  # type: ignore[union-attr]
 
 
 class _ViTTokens(TokenLogits):

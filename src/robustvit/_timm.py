@@ -18,13 +18,21 @@ __all__ = ["register_with_timm"]
 
 
 class _AfterTimm(MetaPathFinder):
-    """Finds timm like everyone else, and wraps its loader so that our networks are imported after it."""
+    """Finds timm like everyone else, and wraps its loader so that our networks are imported after it.
+
+    It stays until that has happened: a mere `find_spec("timm")`, or an import of timm that fails, changes nothing.
+    """
+
+    searching = False
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name != "timm":
+        if name != "timm" or self.searching:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        self.searching = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self.searching = False
         if spec is not None and spec.loader is not None:
             spec.loader = _Registering(spec.loader)
         return spec
@@ -42,6 +50,7 @@ class _Registering(Loader):
         if spec is not None:
             spec.loader = module.__loader__ = self.loader
         self.loader.exec_module(module)
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _AfterTimm)]
         importlib.import_module("robustvit.models")
 
 

@@ -69,7 +69,7 @@ def record(model: nn.Module) -> Iterator[Tape]:
     checkpointing is off meanwhile: recorded tensors are kept anyway.
 
     Args:
-        model: the network, or a wrapper that has it inside (`torch.compile`, `DataParallel`, `features_only=True`).
+        model: the network, or a wrapper that has it inside (`torch.compile`, `features_only=True`).
 
     Raises:
         NothingRecordedError: the network has no attention that can be read, or the body did not run it.

@@ -202,7 +202,7 @@ def test_images_that_do_not_fit_are_refused_clearly(name: str) -> None:
     with pytest.raises(ValueError, match=r"\[B, 3, H, W\]"):
         model(torch.randn(3, 64, 64))
     if "hybrid" in name or "swin" in name or name.startswith("rvt"):
-        with pytest.raises(ValueError, match=r"any size from|is built for"):
+        with pytest.raises(ValueError, match=r"any size from|multiples of"):
             model(torch.randn(1, 3, 2, 2))
 
 
@@ -219,6 +219,20 @@ def test_non_square_images_work(name: str) -> None:
     assert model(torch.randn(1, 3, *size)).isfinite().all()
 
 
+def in_order(model: Any) -> list[nn.Module]:
+    """The parts of a network in the order in which an image goes through them."""
+    if hasattr(model, "layers"):
+        stages = [part for stage in model.layers for part in (stage.downsample, *stage.blocks)]
+        return [model.patch_embed, *stages, model.norm, model.head]
+    if hasattr(model, "stages"):
+        stages = [part for i, stage in enumerate(model.stages) for part in (*model.downsamples[max(i - 1, 0) : i], *stage)]
+        return [model.patch_embed, *stages, model.norm, model.head]
+    blocks = list(model.blocks)
+    if model.downsample is not None:
+        blocks.insert(model.downsample_after + 1, model.downsample)
+    return [model.patch_embed, *blocks, *model.cls_attn_blocks, model.norm, model.head]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_layer_decay_groups_hold_every_parameter_once(name: str) -> None:
     model = shallow(name)
@@ -226,6 +240,9 @@ def test_layer_decay_groups_hold_every_parameter_once(name: str) -> None:
     grouped = [id(p) for group in groups for p in group["params"]]
     assert sorted(grouped) == sorted(id(p) for p in model.parameters())
     assert len({group["lr_scale"] for group in groups}) >= 4
+    scale = {id(p): group["lr_scale"] for group in groups for p in group["params"]}
+    depth = [scale[id(p)] for module in in_order(model) for p in module.parameters()]
+    assert depth == sorted(depth)
     assert model.no_weight_decay() <= {n for n, _ in model.named_parameters()}
 
 
@@ -403,6 +420,99 @@ def test_weights_behind_a_browser_page_say_what_to_do() -> None:
         rv.create_model("rvt_tiny", pretrained=True)
     with pytest.raises(RuntimeError, match="fan_tiny_8_p4_hybrid_token"):
         timm.create_model("fan_hybrid_tiny.stl_in1k", pretrained=True)
+
+
+def test_cifar_weights_are_preprocessed_as_cifar() -> None:
+    cfg = timm.get_pretrained_cfg("fan_hybrid_small.rspc_cifar10")
+    assert cfg.mean == (0.49139968, 0.48215827, 0.44653124)
+    assert cfg.crop_pct == 0.875
+
+
+@pytest.mark.parametrize(
+    ("published", "file"),
+    [
+        ("tap_fan_base_16_p4_hybrid", "tapadl_fan_base.pth.tar"),
+        ("tap_rvt_base_plus", "tapadl_rvt_base.pth.tar"),
+        ("rvt_small_plus_cifar10", "rspc_rvt_small_cifar10.pth.tar"),
+        ("fan_small_12_p4_hybrid_cifar100", "rspc_fan_small_cifar100.pth.tar"),
+        ("fan_tiny_12_p16_224", "fan_vit_tiny.pth.tar"),
+        ("fan_small_12_p4_hybrid.rspc_in1k", "rspc_fan_small.pth.tar"),
+    ],
+)
+def test_published_names_fetch_their_own_weights(published: str, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched: list[str] = []
+
+    def fetch(url: str, **_: Any) -> str:
+        fetched.append(url)
+        raise ConnectionError("no network here")
+
+    monkeypatch.setattr("timm.models._builder.download_cached_file", fetch)
+    with pytest.raises(ConnectionError):
+        rv.create_model(published, pretrained=True, device="meta")
+    assert fetched[0].endswith(f"/{file}")
+
+
+def test_published_name_without_weights_says_so() -> None:
+    with pytest.raises(RuntimeError, match="no weights were published for fan_large_24_p16_224"):
+        rv.create_model("fan_large_24_p16_224", pretrained=True)
+
+
+@pytest.mark.parametrize("name", NANO)
+def test_tap_and_token_head_start_fresh_on_plain_weights(name: str, tmp_path: Path) -> None:
+    plain = shallow(name)
+    torch.save(plain.state_dict(), tmp_path / "plain.pth")
+    overlay = dict(file=str(tmp_path / "plain.pth"))
+    model = shallow(name, tap=4, token_head=True, pretrained=True, pretrained_cfg_overlay=overlay)
+    for key, value in plain.state_dict().items():
+        assert torch.equal(model.state_dict()[key], value), key
+
+
+def test_detection_level_starts_fresh_on_classifier_weights(tmp_path: Path) -> None:
+    torch.save(shallow("fan_hybrid_nano").state_dict(), tmp_path / "plain.pth")
+    overlay = dict(file=str(tmp_path / "plain.pth"))
+    model = backbone("fan_hybrid_nano", last_level="conv", pretrained=True, pretrained_cfg_overlay=overlay)
+    assert model(images("fan_hybrid_nano"))[-1].shape[1] == 768
+
+
+@pytest.mark.parametrize(("grid", "size"), [((4, 16), (16, 64)), ((12, 12), (48, 48))])
+def test_masks_follow_their_grid_even_where_the_number_of_tokens_is_the_same(
+    grid: tuple[int, int], size: tuple[int, int]
+) -> None:
+    from robustvit.layers.position_scaled_attention import resize_mask
+
+    square = timm.create_model("rvt_nano", masked_blocks=1)
+    model = timm.create_model("rvt_nano", masked_blocks=1, img_size=size)
+    model.load_state_dict(square.state_dict())
+    mask = resize_mask(square.stages[0][0].attn.mask.detach(), (8, 8), grid)
+    assert model.grid == grid
+    torch.testing.assert_close(model.stages[0][0].attn.mask.detach(), mask)
+    again = timm.create_model("rvt_nano", masked_blocks=1, img_size=size)
+    again.load_state_dict(model.state_dict())
+    assert torch.equal(again.stages[0][0].attn.mask, model.stages[0][0].attn.mask)
+
+
+def test_swin_weights_fit_other_windows(tmp_path: Path) -> None:
+    torch.save(timm.create_model("fan_swin_nano").state_dict(), tmp_path / "weights.pth")
+    overlay = dict(file=str(tmp_path / "weights.pth"))
+    for options in (dict(img_size=64), dict(img_size=64, window_size=8), dict(img_size=(32, 64))):
+        model = timm.create_model("fan_swin_nano", pretrained=True, pretrained_cfg_overlay=overlay, **options)
+        size = options["img_size"]
+        assert model.eval()(torch.randn(1, 3, *((size, size) if isinstance(size, int) else size))).isfinite().all()
+
+
+def test_swin_refuses_sizes_between_patches_from_the_start() -> None:
+    with pytest.raises(ValueError, match="multiples of 4 pixels, such as 32x32, and got 33x33"):
+        timm.create_model("fan_swin_nano", img_size=33)
+
+
+def test_networks_built_by_their_class_load_weights_too() -> None:
+    from robustvit.models.fan import FAN
+    from robustvit.models.official import load_weights
+
+    small = dict(embed_dims=(96,), depths=(1,), num_heads=(4,), patch_size=4, num_classes=3)
+    model, other = FAN(32, **small), FAN(32, **small)  # type: ignore[arg-type]
+    load_weights(other, model.state_dict())
+    assert torch.equal(other.head.weight, model.head.weight)
 
 
 def test_tags_bring_what_their_weights_need() -> None:

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from robustvit.layers.image_groups import in_image_groups
-from robustvit.layers.residual import add_branch
 from robustvit.layers.token_grid import Grid, map_to_tokens, tokens_to_map
 
 __all__ = ["ConvMlp", "init_by_fan_out"]
@@ -36,8 +35,17 @@ class DepthwisePair(nn.Module):
         init_by_fan_out(self.conv1)
         init_by_fan_out(self.conv2)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.conv2(self.norm(F.gelu(self.conv1(x))))
+    def forward(self, x: Tensor, gamma: Tensor | None) -> Tensor:
+        """Channels-last [B, C, Hp, Wp] -> the same, times `gamma` [C].
+
+        Scaling the 9 weights of a channel instead of its map saves a pass over the map here, three in the backward pass, and
+        a map to be kept for it.
+        """
+        x = self.norm(F.gelu(self.conv1(x)))
+        if gamma is None:
+            return self.conv2(x)
+        weight, bias = gamma[:, None, None, None] * self.conv2.weight, gamma * self.conv2.bias  # type: ignore[operator]
+        return F.conv2d(x, weight, bias, padding=1, groups=x.shape[1])
 
 
 class ConvMlp(nn.Module):
@@ -61,12 +69,8 @@ class ConvMlp(nn.Module):
 
     def _forward(self, x: Tensor, grid: Grid) -> Tensor:
         t = self.fc1(x)
-        y = map_to_tokens(self.dwconv(tokens_to_map(t, grid)))
-        if self.residual:
-            t = add_branch(t, y, self.gamma, self.drop)
-        else:
-            t = self.drop(y if self.gamma is None else self.gamma * y)
-        return self.drop(self.fc2(t))
+        y = self.drop(map_to_tokens(self.dwconv(tokens_to_map(t, grid), self.gamma)))
+        return self.drop(self.fc2(t + y if self.residual else y))
 
     def fold(self) -> None:
         """Moves gamma into the second convolution. The BatchNorm stays: zero padding follows its shift."""

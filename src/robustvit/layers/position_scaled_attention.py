@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import torch
 from timm.layers import Attention
 from torch import Tensor, nn
@@ -41,19 +44,39 @@ class PositionScaledAttention(Attention):
     The mask multiplies the logits, so a zero mask halves them, and fused attention (which only adds) cannot compute it.
     """
 
+    mask_grid: Tensor
+
     def __init__(self, dim: int, num_heads: int, *, grid: Grid, attn_drop: float = 0.0, proj_drop: float = 0.0) -> None:
         super().__init__(dim, num_heads, qkv_bias=True, attn_drop=attn_drop, proj_drop=proj_drop)
         self.fused_attn = False
         self.grid = grid
         N = grid[0] * grid[1]
         self.mask = nn.Parameter(self.proj.weight.new_empty(num_heads, N, N))
+        self.register_buffer("mask_grid", torch.tensor(grid))  # saved, so that a file says what its mask is for
         nn.init.trunc_normal_(self.mask, std=0.02)  # uninitialised memory in the original release
 
     def set_grid(self, grid: Grid) -> None:
         """Resizes the mask to another grid, in place."""
         if grid != self.grid:
-            self.mask = nn.Parameter(resize_mask(self.mask.detach(), self.grid, grid))
-            self.grid = grid
+            resized = resize_mask(self.mask.detach(), self.grid, grid)
+            self.mask = nn.Parameter(resized, requires_grad=self.mask.requires_grad)
+            self.grid, self.mask_grid = grid, torch.tensor(grid, device=self.mask_grid.device)
+
+    def fit_mask(self, weights: dict[str, Tensor], prefix: str) -> None:
+        """Resizes the mask `prefix + "mask"` of a state dict to the grid of this layer; without a grid, it is square."""
+        mask = weights.get(f"{prefix}mask")
+        if mask is None or mask.ndim != 3:
+            return
+        side = math.isqrt(mask.shape[-1])
+        saved = weights.get(f"{prefix}mask_grid")
+        before = (side, side) if saved is None else (int(saved[0]), int(saved[1]))
+        if before[0] * before[1] == mask.shape[1] == mask.shape[2]:
+            weights[f"{prefix}mask"] = resize_mask(mask, before, self.grid)
+            weights[f"{prefix}mask_grid"] = torch.tensor(self.grid)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
+        self.fit_mask(state_dict, prefix)
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def forward(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
         B, N, _ = x.shape

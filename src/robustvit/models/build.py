@@ -29,7 +29,7 @@ def pretrained_cfgs(networks: dict[str, dict[str, Any]]) -> dict[str, dict[str, 
         for w in weights:
             size = (3, w.input_size, w.input_size)
             values = dict(url=w.url or "", origin_url=w.page, input_size=size, num_classes=w.num_classes or 0)
-            table[f"{name}.{w.tag}"] = {**cfg, **values}
+            table[f"{name}.{w.tag}"] = {**cfg, **values, **w.preprocessing}
         if not weights:
             table[name] = cfg
     return table

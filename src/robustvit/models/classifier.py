@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from robustvit.layers.token_grid import Grid
 from robustvit.layers.token_head import fuse_token_logits
 
-__all__ = ["Classifier", "TokenLogits", "linear_head"]
+__all__ = ["Classifier", "PublishedWeightsLoader", "TokenLogits", "check_output_stride", "linear_head"]
 
 
 def linear_head(features: int, num_classes: int, like: nn.Module | None = None) -> nn.Module:
@@ -59,15 +59,24 @@ class TokenLogits:
         if self.token_head is not None:
             self.add_token_head(self.token_fusion)
 
+
+class PublishedWeightsLoader:
+    """Loading of weight files, published or ours, for timm's `pretrained=True`."""
+
+    first_conv: str
+    classifier: str
+
     def load_pretrained(self, path: str | Path) -> None:
-        """Reads a weight file, published or ours, weights only (timm calls this for `pretrained=True`)."""
+        """Reads a weight file, weights only. TAP and a token head that the file does not have start fresh."""
         from robustvit.models.official import load_weights
 
-        load_weights(self, path)  # type: ignore[arg-type]
+        load_weights(self, path, fresh=("tap", "token_head"))  # type: ignore[arg-type]
 
 
-class Classifier(nn.Module):
+class Classifier(PublishedWeightsLoader, nn.Module):
     """The classifier part of a timm model, over `forward_features` and `_pool`."""
+
+    classifier = "head"
 
     pools: tuple[str, ...] = ("token", "avg", "")
     num_features: int
@@ -101,7 +110,14 @@ class Classifier(nn.Module):
             self._check_pool(global_pool)
             self.global_pool = global_pool
         self.num_classes = num_classes
-        self.head = linear_head(self.num_features, num_classes, self)
+        self.head = self._new_head(num_classes)
+
+    def _new_head(self, num_classes: int) -> nn.Module:
+        return linear_head(self.num_features, num_classes, self)
+
+    def set_input_size(self, img_size: int | Grid) -> None:
+        """Makes the network fit another image size; ValueError where none can."""
+        self._grid_of(img_size)
 
     def _check_pool(self, global_pool: str) -> None:
         if global_pool not in self.pools:

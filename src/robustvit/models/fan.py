@@ -117,8 +117,8 @@ class FAN(TokenLogits, Classifier):
         tap, tap_blocks: token-aware pooling and where, see `build_token_pooling` and `pooled_blocks`.
         token_head: adds STL's classifier for patch tokens; `forward_tokens` returns both.
         token_fusion: `forward` returns STL's published fusion of both.
-        drop_rate: dropout before the classifier and in the class-attention blocks.
-        pos_drop_rate, proj_drop_rate, attn_drop_rate: dropout after the position encoding, in projections, on attention.
+        drop_rate, pos_drop_rate: dropout before the classifier, after the position encoding.
+        proj_drop_rate, attn_drop_rate: dropout in projections and MLPs, on attention.
         drop_path_rate, drop_path_rule: stochastic depth, see `drop_path_rates`.
         init_values: initial layer scale.
         head_init_scale: factor on the initial classifier, unless there is a token head.
@@ -181,6 +181,7 @@ class FAN(TokenLogits, Classifier):
             self.patch_embed = ConvNeXtStem(
                 embed_dims[0], depths=stem_depths, widths=stem_widths, stem_patch=stem_patch, in_chans=in_chans
             )
+        self.first_conv = "patch_embed.proj.0.0" if stem_depths is None else "patch_embed.stem.0"
         self._grid_of(img_size)
         self.pos_embed = FourierPosition(embed_dims[0])
         self.pos_drop = nn.Dropout(pos_drop_rate)
@@ -206,7 +207,7 @@ class FAN(TokenLogits, Classifier):
         self.downsample = TokenDownsample(*embed_dims) if len(depths) == 2 else None
         self.downsample_after = depths[0] - 1  # the last block before it
 
-        options = dict(mlp_ratio=mlp_ratio, proj_drop=drop_rate, attn_drop=attn_drop_rate, init_values=init_values)
+        options = dict(mlp_ratio=mlp_ratio, proj_drop=proj_drop_rate, attn_drop=attn_drop_rate, init_values=init_values)
         self.cls_token = nn.Parameter(torch.zeros(1, 1, self.embed_dim))
         self.cls_attn_blocks = nn.ModuleList(
             ClassAttentionBlock(self.embed_dim, num_heads[-1], **options)  # type: ignore[arg-type]
@@ -215,7 +216,7 @@ class FAN(TokenLogits, Classifier):
         self.norm: nn.Module = nn.LayerNorm(self.embed_dim, eps=1e-6)
         self.head_drop = nn.Dropout(drop_rate)
         self.head = linear_head(self.num_features, num_classes)
-        self._init_weights(1.0 if token_head else head_init_scale)
+        self._init_weights(1.0 if token_head or token_fusion else head_init_scale)
         self.token_head = None
         if token_head or token_fusion:
             self.add_token_head(token_fusion)
@@ -271,12 +272,8 @@ class FAN(TokenLogits, Classifier):
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
         return dict(
             stem=r"^cls_token|^pos_embed|^patch_embed",
-            blocks=[
-                (r"^blocks\.(\d+)", None),
-                (r"^downsample", (self.downsample_after,)),
-                (r"^cls_attn_blocks\.(\d+)", (99998,)),
-                (r"^norm", (99999,)),
-            ],
+            blocks=[(r"^blocks\.(\d+)", None), (r"^downsample", (self.downsample_after,))],
+            cls_attn_blocks=[(r"^cls_attn_blocks\.(\d+)", None), (r"^norm", (99999,))],
         )
 
     @torch.jit.ignore

@@ -23,25 +23,35 @@ from robustvit.layers.residual import DropPathRule, drop_path, drop_path_rates
 from robustvit.layers.token_grid import Grid
 from robustvit.layers.token_pooling import TapBlocks, TapKind
 from robustvit.models.build import build_network, network_cfg, pretrained_cfgs
-from robustvit.models.classifier import TokenLogits, check_output_stride
+from robustvit.models.classifier import PublishedWeightsLoader, TokenLogits, check_output_stride
 from robustvit.models.timm_networks import add_token_pooling
 
 __all__ = ["FANSwin", "FANSwinBlock", "FusedWindowAttention"]
 
 
 class SwinPatchEmbed(PatchEmbed):
-    """timm's patch embedding, with an error that says which sizes are possible."""
+    """timm's patch embedding, with errors that say which sizes are possible."""
+
+    def _init_img_size(self, img_size: int | Grid) -> Any:
+        H, W = (img_size, img_size) if isinstance(img_size, int) else img_size
+        self._check_multiple(H, W)
+        return super()._init_img_size(img_size)
+
+    def _check_multiple(self, H: int, W: int) -> None:
+        p = self.patch_size[0]
+        if H % p or W % p or min(H, W) < p:
+            near = "x".join(str(max(p, round(n / p) * p)) for n in (H, W))
+            raise ValueError(f"this network takes sizes that are multiples of {p} pixels, such as {near}, and got {H}x{W}")
 
     def forward(self, x: Tensor) -> Tensor:
         check_image(x, self.proj.in_channels, 1, "this network")
         H, W = x.shape[2:]
+        self._check_multiple(H, W)
         if self.strict_img_size and tuple(self.img_size) != (H, W):
             raise ValueError(
                 f"this network is built for {self.img_size[0]}x{self.img_size[1]} pixels and got {H}x{W}; build it with "
                 f"img_size=({H}, {W}), or with strict_img_size=False for any multiple of {self.patch_size[0]}"
             )
-        if H % self.patch_size[0] or W % self.patch_size[1]:
-            raise ValueError(f"this network takes multiples of {self.patch_size[0]} pixels and got {H}x{W}")
         return super().forward(x)
 
 
@@ -80,7 +90,7 @@ class FANSwinBlock(SwinTransformerBlock):
         return x + self.drop_path2(self.mlp(y, (H, W))).reshape(B, H, W, C)
 
 
-class FANSwin(TokenLogits, SwinTransformer):
+class FANSwin(TokenLogits, PublishedWeightsLoader, SwinTransformer):
     """Swin with channel attention in all stages but the last.
 
     Args:
@@ -100,7 +110,12 @@ class FANSwin(TokenLogits, SwinTransformer):
         drop_path_rate, drop_path_rule: stochastic depth, see `drop_path_rates`.
         strict_img_size: False takes any multiple of the patch size.
         output_stride: only 32; asked for by libraries that dilate convolutional networks.
+
+    Weight decay leaves the tables of relative positions out, as timm's Swin does; the authors decayed them.
     """
+
+    first_conv = "patch_embed.proj"
+    classifier = "head.fc"
 
     def __init__(
         self,

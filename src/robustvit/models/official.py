@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from timm.layers import resize_rel_pos_bias_table
 from timm.models import adapt_input_conv
+from timm.models.swin_transformer import WindowAttention
 from torch import Tensor, nn
 
-from robustvit.layers.position_scaled_attention import PositionScaledAttention, resize_mask
+from robustvit.layers.position_scaled_attention import PositionScaledAttention
 from robustvit.models.fan import FAN
 from robustvit.models.fan_swin import FANSwin
 from robustvit.models.names import OFFICIAL, OfficialNetwork, nearest
@@ -129,22 +131,19 @@ def to_native(weights: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tens
 
 
 def _fit_image(weights: dict[str, Tensor], model: nn.Module) -> None:
-    """Adapts what depends on the pictures: channels of the first convolution, grid of the masks."""
-    first = f"{model.pretrained_cfg['first_conv']}.weight"  # type: ignore[index]
+    """Adapts what depends on the pictures: channels of the first convolution, grids of masks, windows of Swin."""
+    first = f"{model.first_conv}.weight"
     expected = model.state_dict()[first].shape[1]
     if first in weights and weights[first].ndim == 4 and weights[first].shape[1] == 3 != expected:
         weights[first] = adapt_input_conv(expected, weights[first])
     for name, module in model.named_modules():
-        mask = weights.get(f"{name}.mask")
-        if (
-            isinstance(module, PositionScaledAttention)
-            and mask is not None
-            and mask.ndim == 3
-            and mask.shape != module.mask.shape
-        ):
-            side = round(mask.shape[-1] ** 0.5)
-            if side * side == mask.shape[-1] and mask.shape[0] == module.mask.shape[0]:
-                weights[f"{name}.mask"] = resize_mask(mask, (side, side), module.grid)
+        if isinstance(module, PositionScaledAttention):
+            module.fit_mask(weights, f"{name}.")
+        elif isinstance(module, WindowAttention):
+            key, ours = f"{name}.relative_position_bias_table", module.relative_position_bias_table
+            table = weights.get(key)
+            if table is not None and table.ndim == 2 and table.shape[1] == ours.shape[1] and table.shape != ours.shape:
+                weights[key] = resize_rel_pos_bias_table(table, module.window_size, ours.shape)
 
 
 def _weights_of(source: str | Path | Mapping[str, Any], use_ema: bool) -> dict[str, Tensor]:
@@ -153,13 +152,20 @@ def _weights_of(source: str | Path | Mapping[str, Any], use_ema: bool) -> dict[s
     return unwrap_weights(source, use_ema=use_ema)
 
 
-def load_weights(model: nn.Module, source: str | Path | Mapping[str, Any], *, use_ema: bool = True) -> None:
+def load_weights(
+    model: nn.Module,
+    source: str | Path | Mapping[str, Any],
+    *,
+    use_ema: bool = True,
+    fresh: tuple[str, ...] = (),
+) -> None:
     """Loads a checkpoint, with published or our own names, into a network; strict but for a classifier of another size.
 
     Args:
         model: FAN, FANSwin or RVT.
         source: file or state dict, also as training programs wrap it.
         use_ema: take averaged weights where there are any.
+        fresh: parts ("tap", "token_head") that keep their initial values where the checkpoint has nothing of them.
 
     Raises:
         CheckpointError: the file cannot be read, or does not fit; nothing of the network has been changed then.
@@ -173,13 +179,17 @@ def load_weights(model: nn.Module, source: str | Path | Mapping[str, Any], *, us
     weights = to_native(given, model)
     _fit_image(weights, model)
     expected = model.state_dict()
-    for head in (model.pretrained_cfg["classifier"], "token_head"):  # type: ignore[index]
+    for head in (str(model.classifier), "token_head"):
         ours, theirs = expected.get(f"{head}.weight"), weights.get(f"{head}.weight")
         if theirs is not None and theirs.ndim == 2 and (ours is None or ours.shape[0] != theirs.shape[0]):
             for part in ("weight", "bias"):  # another number of classes: the classifier starts anew
                 weights.pop(f"{head}.{part}", None)
                 expected.pop(f"{head}.{part}", None)
-    _check_fit(weights, expected, type(model).__name__)
+    for part in (*fresh, "last_level"):  # the convolution of the last level belongs to dense networks
+        if not any(part in name.split(".") for name in weights):
+            expected = {name: value for name, value in expected.items() if part not in name.split(".")}
+    hint = f" (the checkpoint's names imply {_rvt_arguments(given)})" if isinstance(model, RVT) else ""
+    _check_fit(weights, expected, f"{type(model).__name__}{hint}")
     model.load_state_dict(weights, strict=False)
 
 
@@ -212,12 +222,17 @@ def _inferred_arguments(weights: Mapping[str, Tensor], network: OfficialNetwork)
     if predictor is not None and predictor.ndim == 4 and "tap" in network.model_args:
         arguments["tap"] = predictor.shape[0]
     if network.architecture.startswith("rvt"):
-        masks = sum(name.startswith("transformers.0.") and name.endswith(".att_mask") for name in weights)
+        arguments |= _rvt_arguments(weights)
         with torch.device("meta"):
             blocks = len(create_model(network.architecture).stages[0])
-        arguments["masked_blocks"] = min(masks, blocks)  # the strict check names those that are too many
-        arguments["ffn"] = "conv" if any(".mlp.dwconv." in name for name in weights) else "plain"
+        arguments["masked_blocks"] = min(arguments["masked_blocks"], blocks)  # the strict check names those too many
     return arguments
+
+
+def _rvt_arguments(weights: Mapping[str, Tensor]) -> dict[str, Any]:
+    """RVT's variants differ in which blocks have a mask and in their FFN; the names of a checkpoint tell both."""
+    masks = sum(re.search(r"^(transformers|stages)\.0\..*\.(att_)?mask$", name) is not None for name in weights)
+    return {"masked_blocks": masks, "ffn": "conv" if any(".dwconv." in name for name in weights) else "plain"}
 
 
 def from_official(

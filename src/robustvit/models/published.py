@@ -14,6 +14,8 @@ __all__ = ["PUBLISHED", "PublishedWeights"]
 _FAN = "https://github.com/zhoudaquan/fully_attentional_network_ckpt/releases/download/v1.0.0/"
 _RSPC = "https://github.com/guoyongcs/RSPC/releases/download/"
 _TAP = "https://github.com/guoyongcs/TAPADL/releases/download/v1.0/"
+_CIFAR10 = dict(mean=(0.49139968, 0.48215827, 0.44653124), std=(0.24703233, 0.24348505, 0.26158768), crop_pct=0.875)
+_CIFAR100 = dict(mean=(0.50707516, 0.48654887, 0.44091784), std=(0.26733429, 0.25643846, 0.27615047), crop_pct=0.875)
 _DRIVE = "https://drive.google.com/file/d/"
 
 
@@ -28,7 +30,8 @@ class PublishedWeights:
         url: address that a program can fetch.
         page: address that only a browser can open.
         input_size: side of the images, in pixels.
-        num_classes: None where the authors do not say; the file decides then.
+        num_classes: None where the authors do not say; the network is then built without a classifier.
+        preprocessing: mean, std and crop_pct where they are not the network's own.
         model_args: what the network needs besides its name to fit the file.
         reported: the authors' scores: accuracies, `_mce` and `_mfr`, in percent.
     """
@@ -40,6 +43,7 @@ class PublishedWeights:
     page: str | None = None
     input_size: int = 224
     num_classes: int | None = 1000
+    preprocessing: Mapping[str, Any] = field(default_factory=dict)
     model_args: Mapping[str, Any] = field(default_factory=dict)
     reported: Mapping[str, float] = field(default_factory=dict)
 
@@ -183,33 +187,37 @@ PUBLISHED: tuple[PublishedWeights, ...] = (
     PublishedWeights(
         "rvt_small_plus",
         "rspc_cifar10",
-        "rvt_small_plus",
+        "rvt_small_plus_cifar10",
         url=_RSPC + "v1.1/rspc_rvt_small_cifar10.pth.tar",
         num_classes=10,
+        preprocessing=_CIFAR10,
         reported={"cifar10": 97.73, "cifar10_c": 94.14},
     ),
     PublishedWeights(
         "fan_hybrid_small",
         "rspc_cifar10",
-        "fan_small_12_p4_hybrid",
+        "fan_small_12_p4_hybrid_cifar10",
         url=_RSPC + "v1.1/rspc_fan_small_cifar10.pth.tar",
         num_classes=10,
+        preprocessing=_CIFAR10,
         reported={"cifar10": 98.06, "cifar10_c": 94.59},
     ),
     PublishedWeights(
         "rvt_small_plus",
         "rspc_cifar100",
-        "rvt_small_plus",
+        "rvt_small_plus_cifar100",
         url=_RSPC + "v1.1/rspc_rvt_small_cifar100.pth.tar",
         num_classes=100,
+        preprocessing=_CIFAR100,
         reported={"cifar100": 84.81, "cifar100_c": 74.94},
     ),
     PublishedWeights(
         "fan_hybrid_small",
         "rspc_cifar100",
-        "fan_small_12_p4_hybrid",
+        "fan_small_12_p4_hybrid_cifar100",
         url=_RSPC + "v1.1/rspc_fan_small_cifar100.pth.tar",
         num_classes=100,
+        preprocessing=_CIFAR100,
         reported={"cifar100": 85.3, "cifar100_c": 75.72},
     ),
     PublishedWeights(

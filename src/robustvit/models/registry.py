@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import timm
-from timm.models import is_model, split_model_name_tag
+from timm.models import is_model, load_checkpoint, split_model_name_tag
 from torch import nn
 
 from robustvit.layers.token_pooling import TapBlocks, TapKind
 from robustvit.models import fan, fan_swin, rvt
 from robustvit.models.names import OFFICIAL, nearest
+from robustvit.models.published import PUBLISHED
 from robustvit.models.timm_networks import add_token_head, add_token_pooling
 
 __all__ = ["create_model", "list_models"]
@@ -47,26 +48,42 @@ def create_model(
         token_fusion: `forward` returns STL's published fusion of class and token logits.
         **kwargs: as for `timm.create_model`: num_classes, in_chans, img_size, drop_path_rate, features_only, ...
     """
-    if name in OFFICIAL:
-        network = OFFICIAL[name]
-        name, kwargs = network.architecture, {**network.model_args, **kwargs}
+    architecture, tag = split_model_name_tag(name)
+    if architecture in OFFICIAL:
+        network = OFFICIAL[architecture]
+        tag = tag or (_published_tag(architecture) if pretrained else "")
+        architecture, kwargs = network.architecture, {**network.model_args, **kwargs}
+        name = f"{architecture}.{tag}" if tag else architecture
         published_tap = kwargs.pop("tap", None)
         tap = published_tap if tap is None else tap
         token_head = kwargs.pop("token_head", False) or token_head
-    architecture, tag = split_model_name_tag(name)
     if ":" not in name:
         _check_name(architecture, tag)
-    options = dict(tap=tap, tap_blocks=tap_blocks, token_head=token_head, token_fusion=token_fusion)
     if architecture in _OURS:
-        return timm.create_model(name, pretrained, **{k: v for k, v in options.items() if v not in (None, False)}, **kwargs)
+        options = dict(tap=tap, tap_blocks=tap_blocks, token_head=token_head, token_fusion=token_fusion)
+        given = {k: v for k, v in options.items() if v is not None and v is not False}
+        return timm.create_model(name, pretrained, **given, **kwargs)
     features_only = kwargs.get("features_only", False)
+    if features_only and (token_head or token_fusion):
+        raise ValueError("features_only=True leaves the classifiers out, so token_head=True has no place; drop one of the two")
+    checkpoint_path = kwargs.pop("checkpoint_path", None)
     model = timm.create_model(name, pretrained, **kwargs)
     network_inside: nn.Module = model.model if features_only and hasattr(model, "model") else model
     if tap:
         add_token_pooling(network_inside, tap, tap_blocks)
-    if (token_head or token_fusion) and not features_only:
+    if token_head or token_fusion:
         add_token_head(network_inside, token_fusion)
+    if checkpoint_path:  # after what was added, which a checkpoint of such a network has too
+        load_checkpoint(model, checkpoint_path)
     return model
+
+
+def _published_tag(published_name: str) -> str:
+    """The tag of the weights published under this name, preferring those that a program can fetch."""
+    weights = sorted((w for w in PUBLISHED if w.published_name == published_name), key=lambda w: w.url is None)
+    if not weights:
+        raise RuntimeError(f"no weights were published for {published_name}; build it with pretrained=False")
+    return weights[0].tag
 
 
 def _check_name(architecture: str, tag: str) -> None:

@@ -25,7 +25,7 @@ from robustvit.layers.residual import DropPathRule, add_branch, drop_path, drop_
 from robustvit.layers.token_grid import Grid, map_to_tokens, tokens_to_map
 from robustvit.layers.token_pooling import TapBlocks, TapKind, build_token_pooling, pooled_blocks
 from robustvit.models.build import build_network, network_cfg, pretrained_cfgs
-from robustvit.models.classifier import Classifier, TokenLogits, check_output_stride, linear_head
+from robustvit.models.classifier import Classifier, TokenLogits, check_output_stride
 
 __all__ = ["RVT", "RVTBlock"]
 
@@ -133,6 +133,7 @@ class RVT(TokenLogits, Classifier):
     """
 
     pools = ("avg", "")
+    first_conv = "patch_embed.conv"
 
     def __init__(
         self,
@@ -199,12 +200,16 @@ class RVT(TokenLogits, Classifier):
             self.stages.append(blocks)
         self.norm: nn.Module = nn.LayerNorm(self.embed_dim, eps=1e-6)
         self.head_drop = nn.Dropout(drop_rate)
-        self.head = linear_head(self.num_features, num_classes)
-        if isinstance(self.head, nn.Linear):
-            self.head.reset_parameters()  # like every layer of RVT, as PyTorch starts it
+        self.head = self._new_head(num_classes)
         self.token_head = None
         if token_head or token_fusion:
             self.add_token_head(token_fusion)
+
+    def _new_head(self, num_classes: int) -> nn.Module:
+        head = super()._new_head(num_classes)
+        if isinstance(head, nn.Linear):
+            head.reset_parameters()  # like every layer of RVT, as PyTorch starts it
+        return head
 
     @torch.jit.ignore
     def no_weight_decay(self) -> set[str]:
@@ -215,7 +220,7 @@ class RVT(TokenLogits, Classifier):
         blocks = r"^stages\.(\d+)" if coarse else r"^stages\.(\d+)\.(\d+)"
         return dict(
             stem=r"^patch_embed",
-            blocks=[(blocks, None), (r"^downsamples\.(\d+)", (0,)), (r"^norm", (99999,))],
+            blocks=[(blocks, None), (r"^downsamples\.(\d+)", (99998,)), (r"^norm", (99999,))],
         )
 
     @torch.jit.ignore

@@ -9,9 +9,9 @@ from torch import Tensor
 from robustvit.layers.class_attention import ClassAttentionBlock
 
 
-@pytest.fixture(params=[True, False], ids=["tokens_norm", "class norm only"])
-def block(request: pytest.FixtureRequest, shake) -> ClassAttentionBlock:
-    return shake(ClassAttentionBlock(12, 3, tokens_norm=request.param))
+@pytest.fixture
+def block(shake) -> ClassAttentionBlock:
+    return shake(ClassAttentionBlock(12, 3))
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_patches_alone_need_no_class_attention(block: ClassAttentionBlock, x: Te
 @torch.no_grad()
 def test_patch_tokens_leave_doubled_and_do_not_see_each_other(block: ClassAttentionBlock, x: Tensor) -> None:
     t = x[:, 1:] + block.gamma1 * block.norm1(x[:, 1:])
-    torch.testing.assert_close(block(x)[:, 1:], 2 * (block.norm2(t) if block.tokens_norm else t))
+    torch.testing.assert_close(block(x)[:, 1:], 2 * block.norm2(t))
 
 
 @torch.no_grad()

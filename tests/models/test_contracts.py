@@ -270,7 +270,7 @@ def test_stochastic_depth_follows_its_rule(name: str, rule: str, rates: list[flo
     feature_block = dict(feature_block=1) if "hybrid" in name else {}
     masks = dict(masked_blocks=0) if name.startswith("rvt") else {}
     model = shallow(name, depths=depths, drop_path_rate=0.3, drop_path_rule=rule, **widths, **heads, **feature_block, **masks)
-    blocks = [m for m in model.modules() if hasattr(m, "attn") and hasattr(m, "norm1") and not hasattr(m, "tokens_norm")]
+    blocks = [m for m in model.modules() if hasattr(m, "attn") and hasattr(m, "norm1") and not hasattr(m, "forward_patches")]
     drops = [getattr(b, "drop_path", None) or b.drop_path1 for b in blocks]
     assert [round(getattr(d, "drop_prob", 0.0), 6) for d in drops] == rates
 

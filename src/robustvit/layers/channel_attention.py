@@ -93,11 +93,11 @@ class ChannelSelfAttention(nn.Module):
 class ChannelSqueezeExcite(nn.Module):
     """The MLP's output, gated per channel by its own mean over the tokens."""
 
-    def __init__(self, dim: int, *, mlp: ConvMlp, reduction: int = 4) -> None:
+    def __init__(self, dim: int, *, mlp: ConvMlp) -> None:
         super().__init__()
         self.mlp = mlp
-        self.reduce = nn.Linear(dim, dim // reduction)
-        self.expand = nn.Linear(dim // reduction, dim)
+        self.reduce = nn.Linear(dim, dim // 4)
+        self.expand = nn.Linear(dim // 4, dim)
         self.init_gate()
 
     def init_gate(self) -> None:

@@ -29,11 +29,9 @@ class ClassAttentionBlock(nn.Module):
         proj_drop: float = 0.0,
         attn_drop: float = 0.0,
         init_values: float = 1.0,
-        tokens_norm: bool = True,
     ) -> None:
         super().__init__()
         norm = partial(nn.LayerNorm, eps=1e-6)
-        self.tokens_norm = tokens_norm
         self.norm1 = norm(dim)
         self.attn: nn.Module = ClassAttn(dim, num_heads, qkv_bias=True, attn_drop=attn_drop, proj_drop=proj_drop)
         self.norm2 = norm(dim)
@@ -50,14 +48,12 @@ class ClassAttentionBlock(nn.Module):
         """[B, 1 + N, C], class token first."""
         y = self.norm1(x)
         x = x + self.gamma1 * torch.cat((self.attn(y), y[:, 1:]), dim=1)
+        x = self.norm2(x)
         cls, patches = x[:, :1], x[:, 1:]
-        cls = self.norm2(cls)
-        if self.tokens_norm:
-            patches = self.norm2(patches)
         cls = torch.addcmul(cls, self.mlp(cls), self.gamma2)
         return torch.cat((cls, 2 * patches), dim=1)
 
     def forward_patches(self, t: Tensor) -> Tensor:
         """The patch tokens [B, N, C] alone: what a dense head needs, without the class attention."""
         t = torch.addcmul(t, self.norm1(t), self.gamma1)
-        return 2 * (self.norm2(t) if self.tokens_norm else t)
+        return 2 * self.norm2(t)

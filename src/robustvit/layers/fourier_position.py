@@ -19,16 +19,18 @@ class FourierPosition(nn.Module):
     (The published segmentation and detection copies leave the floor out; `paired=False` computes that.)
     """
 
-    def __init__(self, dim: int, *, features: int = 32, temperature: float = 10000.0, paired: bool = True) -> None:
+    features = 32
+
+    def __init__(self, dim: int, *, paired: bool = True) -> None:
         super().__init__()
-        self.features, self.temperature, self.paired = features, temperature, paired
-        self.proj = nn.Conv2d(2 * features, dim, 1)
+        self.paired = paired
+        self.proj = nn.Conv2d(2 * self.features, dim, 1)
 
     def forward(self, grid: Grid) -> Tensor:
         """Returns [1, N, C] in the dtype of the weights; the angles are always float32."""
         device = self.proj.weight.device
         j = torch.arange(self.features, dtype=torch.float32, device=device)
-        w = self.temperature ** (2 * ((j / 2).floor() if self.paired else j / 2) / self.features)
+        w = 10000 ** (2 * ((j / 2).floor() if self.paired else j / 2) / self.features)
 
         def encode(n: int) -> Tensor:  # [n, features], sine at even j, cosine at odd j
             position = torch.arange(1, n + 1, dtype=torch.float32, device=device)

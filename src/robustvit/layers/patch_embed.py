@@ -62,16 +62,16 @@ class RVTStem(nn.Module):
     `patch_size=4` is the branch for 32-pixel images: the last convolution becomes 1x1 with stride 1.
     """
 
-    def __init__(self, dim: int, *, patch_size: int = 16, in_chans: int = 3, width: int = 32) -> None:
+    def __init__(self, dim: int, *, patch_size: int = 16, in_chans: int = 3) -> None:
         super().__init__()
         if patch_size not in (4, 16):
             raise ValueError(f"patch_size={patch_size} is not possible: the stem of RVT has stride 16 or 4")
         self.in_chans, self.patch_size = in_chans, patch_size
         last = patch_size // 4
-        self.conv = nn.Conv2d(in_chans, width, 7, stride=2, padding=2)
-        self.norm: nn.Module = nn.BatchNorm2d(width)
+        self.conv = nn.Conv2d(in_chans, 32, 7, stride=2, padding=2)
+        self.norm: nn.Module = nn.BatchNorm2d(32)
         self.pool = nn.MaxPool2d(3, stride=2, padding=1)
-        self.proj = nn.Conv2d(width, dim, last, stride=last)
+        self.proj = nn.Conv2d(32, dim, last, stride=last)
         self.smallest = next(n for n in range(1, 64) if min(self.grid_of((n, n))) > 0)
 
     def grid_of(self, size: Grid) -> Grid:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Any
 
@@ -48,7 +47,6 @@ def build_network(
     pretrained: bool,
     values: dict[str, Any],
     kwargs: dict[str, Any],
-    out_indices: int | Iterable[int] = 4,
 ) -> Any:
     """Builds variant `variant` of `cls` from its numbers (`values`) and the caller's arguments (`kwargs`, which win)."""
     overlay = kwargs.get("pretrained_cfg_overlay") or {}
@@ -65,7 +63,7 @@ def build_network(
             cls,
             variant,
             pretrained,
-            feature_cfg=dict(out_indices=kwargs.pop("out_indices", out_indices), feature_cls="getter"),
+            feature_cfg=dict(out_indices=kwargs.pop("out_indices", 4), feature_cls="getter"),
             **{**values, **needed, **kwargs},
         )
     return network if dtype is None else network.to(dtype)

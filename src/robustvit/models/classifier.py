@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 from timm.layers import get_device_dtype, trunc_normal_
+from timm.models._features import feature_take_indices
 from torch import Tensor, nn
 
-from robustvit.layers.token_grid import Grid
+from robustvit.layers.token_grid import Grid, map_to_tokens
 from robustvit.layers.token_head import fuse_token_logits
 
 __all__ = ["Classifier", "PublishedWeightsLoader", "TokenLogits", "check_output_stride", "linear_head"]
@@ -85,6 +86,7 @@ class Classifier(PublishedWeightsLoader, nn.Module):
     head: nn.Module
     head_drop: nn.Module
     patch_embed: Any
+    feature_info: list[dict[str, Any]]
 
     def forward_features(self, x: Tensor) -> Tensor:
         raise TypeError(f"{type(self).__name__} has no features")
@@ -118,6 +120,36 @@ class Classifier(PublishedWeightsLoader, nn.Module):
     def set_input_size(self, img_size: int | Grid) -> None:
         """Makes the network fit another image size; ValueError where none can."""
         self._grid_of(img_size)
+
+    def _levels(self, x: Tensor, norm: bool, last: int | None) -> tuple[dict[int, Tensor], Tensor | None]:
+        """The maps [B, C, H', W'] by their position in `feature_info`, up to `last`; with None all, and the final features."""
+        raise TypeError(f"{type(self).__name__} has no levels")
+
+    def forward_intermediates(
+        self,
+        x: Tensor,
+        indices: int | list[int] | None = None,
+        norm: bool = False,
+        stop_early: bool = False,
+        output_fmt: str = "NCHW",
+        intermediates_only: bool = False,
+    ) -> list[Tensor] | tuple[Tensor, list[Tensor]]:
+        """Feature maps at the positions `indices` of `feature_info`; unless `intermediates_only`, after the final features.
+
+        Args:
+            x: [B, in_chans, H, W].
+            indices: positions, or how many from the end; None for all.
+            norm: apply the final norm to the maps that it fits: those of the last stage, the last level of a hybrid.
+            stop_early: as in timm; when only maps are wanted, nothing after the last of them is computed anyway.
+            output_fmt: "NCHW" or "NLC".
+            intermediates_only: leave the final features out.
+        """
+        if output_fmt not in ("NCHW", "NLC"):
+            raise ValueError(f"output_fmt={output_fmt!r} is not known; choose 'NCHW' or 'NLC'")
+        take, last = feature_take_indices(len(self.feature_info), indices)
+        maps, features = self._levels(x, norm, last if intermediates_only else None)
+        chosen = [map_to_tokens(maps[i]) if output_fmt == "NLC" else maps[i].contiguous() for i in take]
+        return chosen if intermediates_only else (features, chosen)  # type: ignore[return-value]
 
     def _check_pool(self, global_pool: str) -> None:
         if global_pool not in self.pools:

@@ -110,6 +110,7 @@ class FAN(TokenLogits, Classifier):
         patch_size: of the convolutional embedding: 4, 8 or 16.
         stem_depths: ConvNeXt blocks of the hybrid embedding; None takes the convolutional one.
         stem_widths, stem_patch: of the hybrid embedding, see `ConvNeXtStem`.
+        paired_position: see `FourierPosition`; False for weights of the authors' segmentation and detection programs.
         mlp_ratio: hidden width of the MLPs over their width.
         channel: "eca" (Eq. 7), "ca" (Eq. 6) or "se" (squeeze-excite).
         channel_heads: heads of the channel attention; None takes the block's.
@@ -148,6 +149,7 @@ class FAN(TokenLogits, Classifier):
         stem_depths: tuple[int, int] | None = None,
         stem_widths: tuple[int, int] = (128, 256),
         stem_patch: int = 4,
+        paired_position: bool = True,
         mlp_ratio: float = 4.0,
         channel: ChannelKind = "eca",
         channel_heads: int | None = None,
@@ -183,7 +185,7 @@ class FAN(TokenLogits, Classifier):
             )
         self.first_conv = "patch_embed.proj.0.0" if stem_depths is None else "patch_embed.stem.0"
         self._grid_of(img_size)
-        self.pos_embed = FourierPosition(embed_dims[0])
+        self.pos_embed = FourierPosition(embed_dims[0], paired=paired_position)
         self.pos_drop = nn.Dropout(pos_drop_rate)
 
         stage_of_block = [stage for stage, depth in enumerate(depths) for _ in range(depth)]
@@ -209,10 +211,7 @@ class FAN(TokenLogits, Classifier):
 
         options = dict(mlp_ratio=mlp_ratio, proj_drop=proj_drop_rate, attn_drop=attn_drop_rate, init_values=init_values)
         self.cls_token = nn.Parameter(torch.zeros(1, 1, self.embed_dim))
-        self.cls_attn_blocks = nn.ModuleList(
-            ClassAttentionBlock(self.embed_dim, num_heads[-1], **options)  # type: ignore[arg-type]
-            for _ in range(2)
-        )
+        self.cls_attn_blocks = nn.ModuleList(ClassAttentionBlock(self.embed_dim, num_heads[-1], **options) for _ in range(2))
         self.norm: nn.Module = nn.LayerNorm(self.embed_dim, eps=1e-6)
         self.head_drop = nn.Dropout(drop_rate)
         self.head = linear_head(self.num_features, num_classes)
@@ -321,37 +320,14 @@ class FAN(TokenLogits, Classifier):
     def _patch_tokens(self, features: Tensor) -> Tensor:
         return features[:, 1:]
 
-    def forward_intermediates(
-        self,
-        x: Tensor,
-        indices: int | list[int] | None = None,
-        norm: bool = False,
-        stop_early: bool = False,
-        output_fmt: str = "NCHW",
-        intermediates_only: bool = False,
-    ) -> list[Tensor] | tuple[Tensor, list[Tensor]]:
-        """Feature maps at the positions `indices` of `feature_info`; unless `intermediates_only`, after the final features.
-
-        Args:
-            x: [B, in_chans, H, W].
-            indices: positions, or how many from the end; None for all.
-            norm: apply the final norm to what comes from the tokens: every map of a FAN-ViT, the last one of a hybrid.
-            stop_early: accepted as timm does; nothing after the last map is computed when only maps are wanted.
-            output_fmt: "NCHW" or "NLC".
-            intermediates_only: leave the final features out.
-        """
-        if output_fmt not in ("NCHW", "NLC"):
-            raise ValueError(f"output_fmt={output_fmt!r} is not known; choose 'NCHW' or 'NLC'")
-        take, last = feature_take_indices(len(self.feature_info), indices)
+    def _levels(self, x: Tensor, norm: bool, last: int | None) -> tuple[dict[int, Tensor], Tensor | None]:
         stem = self.patch_embed
         *stem_maps, z = stem.forward_levels(x) if isinstance(stem, ConvNeXtStem) else (stem(x),)
         maps = dict(enumerate(stem_maps))
-        features = None
-        if last not in maps or not intermediates_only:
-            token_maps, features = self._token_levels(z, norm, last if intermediates_only else None)
-            maps |= token_maps
-        chosen = [map_to_tokens(maps[i]) if output_fmt == "NLC" else maps[i].contiguous() for i in take]
-        return chosen if intermediates_only else (features, chosen)  # type: ignore[return-value]
+        if last in maps:
+            return maps, None
+        token_maps, features = self._token_levels(z, norm, last)
+        return maps | token_maps, features
 
     def _token_levels(self, z: Tensor, norm: bool, last: int | None) -> tuple[dict[int, Tensor], Tensor | None]:
         """The maps that come from tokens, up to level `last`, or with `last=None` all of them and the final features."""

@@ -275,36 +275,15 @@ class RVT(TokenLogits, Classifier):
     def _patch_tokens(self, features: Tensor) -> Tensor:
         return self.norm(map_to_tokens(features))
 
-    def forward_intermediates(
-        self,
-        x: Tensor,
-        indices: int | list[int] | None = None,
-        norm: bool = False,
-        stop_early: bool = False,
-        output_fmt: str = "NCHW",
-        intermediates_only: bool = False,
-    ) -> list[Tensor] | tuple[Tensor, list[Tensor]]:
-        """The maps after the blocks `indices`; unless `intermediates_only`, after the final features.
-
-        Args:
-            x: [B, in_chans, H, W].
-            indices: blocks, or how many from the end; None for all.
-            norm: apply the final norm to the maps of the last stage.
-            stop_early: accepted as timm does; nothing after the last map is computed when only maps are wanted.
-            output_fmt: "NCHW" or "NLC".
-            intermediates_only: leave the final features out.
-        """
-        if output_fmt not in ("NCHW", "NLC"):
-            raise ValueError(f"output_fmt={output_fmt!r} is not known; choose 'NCHW' or 'NLC'")
-        take, last = feature_take_indices(len(self.feature_info), indices)
-        maps = self._run_blocks(x, last if intermediates_only else None)
-        chosen = [map_to_tokens(maps[i]) for i in take]
+    def _levels(self, x: Tensor, norm: bool, last: int | None) -> tuple[dict[int, Tensor], Tensor | None]:
+        maps = self._run_blocks(x, last)
+        features = maps[-1] if last is None else None
         if norm:
-            chosen = [self.norm(t) if t.shape[-1] == self.embed_dim else t for t in chosen]
-        if output_fmt == "NCHW":
-            grids = [(maps[i].shape[2], maps[i].shape[3]) for i in take]
-            chosen = [tokens_to_map(t, g).contiguous() for t, g in zip(chosen, grids, strict=True)]
-        return chosen if intermediates_only else (maps[-1], chosen)
+            maps = [self._norm_map(m) if m.shape[1] == self.embed_dim else m for m in maps]
+        return dict(enumerate(maps)), features
+
+    def _norm_map(self, x: Tensor) -> Tensor:
+        return self.norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)  # over the channels of B C H W
 
     def prune_intermediate_layers(
         self, indices: int | list[int] = 1, prune_norm: bool = False, prune_head: bool = True

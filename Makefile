@@ -26,6 +26,7 @@ test-slow: check
 
 benchmark: $(INSTALLED)
 	$(BIN)/python benchmarks/networks.py
+	$(BIN)/python benchmarks/startup.py
 
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .

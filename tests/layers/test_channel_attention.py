@@ -24,6 +24,12 @@ def mlp() -> ConvMlp:
     return ConvMlp(DIM, hidden_dim=24)
 
 
+def gated(branch: torch.nn.Module, x: Tensor) -> Tensor:
+    """What the branch adds to the stream."""
+    value, gate = branch(x, GRID)
+    return value if gate is None else gate * value
+
+
 def values_and_channels(branch: torch.nn.Module, x: Tensor) -> tuple[Tensor, list[list[int]]]:
     """What the branch gates [B, N, C], and the channels of each head."""
     width = DIM // branch.num_heads
@@ -36,7 +42,7 @@ def values_and_channels(branch: torch.nn.Module, x: Tensor) -> tuple[Tensor, lis
 def test_channel_self_attention_is_equation_6(x: Tensor, shake, softmax: str, num_heads: int) -> None:
     branch = shake(ChannelSelfAttention(DIM, num_heads=num_heads, mlp=mlp(), softmax=softmax))
     with torch.no_grad():
-        out, q, k = branch(x, GRID), branch.query(x), branch.key(x)
+        out, q, k = gated(branch, x), branch.query(x), branch.key(x)
         v, heads = values_and_channels(branch, x)
         expected = torch.zeros_like(x)
         for b in range(2):
@@ -56,7 +62,7 @@ def test_channel_self_attention_is_equation_6(x: Tensor, shake, softmax: str, nu
 def test_efficient_channel_attention_is_the_released_equation_7(x: Tensor, shake, num_heads: int) -> None:
     branch = shake(EfficientChannelAttention(DIM, num_heads=num_heads, mlp=mlp()))
     with torch.no_grad():
-        out, q = branch(x, GRID), branch.query(x)
+        out, q = gated(branch, x), branch.query(x)
         v, heads = values_and_channels(branch, x)
         expected = torch.zeros_like(x)
         for b in range(2):
@@ -84,7 +90,7 @@ def test_squeeze_excite_gates_by_the_mean_over_tokens(x: Tensor, shake) -> None:
         y = branch.mlp(x, GRID)
         hidden = (y.mean(1) @ branch.reduce.weight.T + branch.reduce.bias).clamp(min=0)
         gate = 1 / (1 + (-(hidden @ branch.expand.weight.T + branch.expand.bias)).exp())
-        torch.testing.assert_close(branch(x, GRID), y * gate[:, None])
+        torch.testing.assert_close(gated(branch, x), y * gate[:, None])
     assert branch.reduce.out_features == DIM // 4
 
 

@@ -1,6 +1,7 @@
 """FAN's channel branch: which channels count, decided by attention over the tokens.
 
-Three forms share one call, `(tokens, grid) -> tokens`, and one MLP:
+Three forms share one MLP and one call, `(tokens, grid) -> (value, gate)`: what the branch says, [B, N, C], and how much each
+channel of it counts, [B, 1, C] or None. Whoever adds the branch to the stream multiplies, in the same pass:
 `EfficientChannelAttention` (Eq. 7, the default), `ChannelSelfAttention` (Eq. 6, "SA" in Table 6) and
 `ChannelSqueezeExcite` (the SE variant).
 """
@@ -46,13 +47,8 @@ class EfficientChannelAttention(nn.Module):
         gate = self.temperature.squeeze(-1) * scores.sigmoid()
         return self.gate_drop(gate).reshape(B, 1, C)
 
-    def forward(self, x: Tensor, grid: Grid) -> Tensor:
-        return self.gate(x) * self.norm(self.mlp(x, grid))
-
-    def fold_scale(self, gamma: Tensor) -> None:
-        """Multiplies the output by `gamma` [C] through the last norm, for good."""
-        self.norm.weight.data.mul_(gamma)
-        self.norm.bias.data.mul_(gamma)
+    def forward(self, x: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
+        return self.norm(self.mlp(x, grid)), self.gate(x)
 
 
 class ChannelSelfAttention(nn.Module):
@@ -77,7 +73,7 @@ class ChannelSelfAttention(nn.Module):
         self.mlp = mlp
         self.norm = nn.LayerNorm(dim)
 
-    def forward(self, x: Tensor, grid: Grid) -> Tensor:
+    def forward(self, x: Tensor, grid: Grid) -> tuple[Tensor, None]:
         B, N, C = x.shape
 
         def heads(t: Tensor) -> Tensor:  # B N C -> B H D N
@@ -87,7 +83,7 @@ class ChannelSelfAttention(nn.Module):
         attention = (q * N**-0.5 @ k.transpose(-2, -1)).softmax(self.softmax_dim)  # B H D D
         v = heads(self.norm(self.mlp(x, grid)))
         z = self.gate_drop(attention) @ v  # B H D N
-        return z.permute(0, 3, 1, 2).reshape(B, N, C)
+        return z.permute(0, 3, 1, 2).reshape(B, N, C), None
 
 
 class ChannelSqueezeExcite(nn.Module):
@@ -106,7 +102,7 @@ class ChannelSqueezeExcite(nn.Module):
             nn.init.normal_(layer.weight, std=(2 / layer.out_features) ** 0.5)
             nn.init.zeros_(layer.bias)
 
-    def forward(self, x: Tensor, grid: Grid) -> Tensor:
+    def forward(self, x: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
         y = self.mlp(x, grid)
         squeezed = torch.relu(self.reduce(y.mean(dim=1, keepdim=True)))  # B N C -> B 1 C/4
-        return y * self.expand(squeezed).sigmoid()
+        return y, self.expand(squeezed).sigmoid()

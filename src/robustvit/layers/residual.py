@@ -44,7 +44,7 @@ def add_branch(x: Tensor, branch: Tensor, gamma: Tensor | None, drop: nn.Module)
     Args:
         x: [..., C] residual stream.
         branch: [..., C] what the branch computed.
-        gamma: [C] layer scale, or None where it has been folded into the branch.
+        gamma: [C] layer scale or [B, 1, C] gate, or None where there is nothing to scale.
         drop: stochastic depth or dropout; an `Identity` never drops.
     """
     if gamma is None:

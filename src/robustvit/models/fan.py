@@ -43,7 +43,6 @@ class FANBlock(nn.Module):
     """`x + gamma1 * TokenMixing(LN1(TAP(x)))`, then `x + gamma2 * ChannelProcessing(LN2(x))`."""
 
     gamma1: nn.Parameter | None
-    gamma2: nn.Parameter | None
 
     def __init__(
         self,
@@ -71,17 +70,16 @@ class FANBlock(nn.Module):
         """[B, N, C] -> [B, N, C]."""
         z = x if self.tap is None else self.tap(x, grid)
         x = add_branch(x, self.attn(self.norm1(z)), self.gamma1, self.drop_path)
-        return add_branch(x, self.channel(self.norm2(x), grid), self.gamma2, self.drop_path)
+        value, gate = self.channel(self.norm2(x), grid)
+        scale = self.gamma2 if gate is None else self.gamma2 * gate
+        return add_branch(x, value, scale, self.drop_path)
 
     def fold(self) -> None:
-        """Moves the layer scales into the layers before them."""
+        """Moves the first layer scale into the projection before it; the second one costs nothing beside the gate."""
         if self.gamma1 is not None:
             self.attn.proj.weight.data.mul_(self.gamma1.data[:, None])
             self.attn.proj.bias.data.mul_(self.gamma1.data)
             self.gamma1 = None
-        if self.gamma2 is not None and isinstance(self.channel, EfficientChannelAttention):
-            self.channel.fold_scale(self.gamma2.data)
-            self.gamma2 = None
 
 
 class TokenDownsample(nn.Module):

@@ -19,7 +19,7 @@ from robustvit.layers.channel_attention import EfficientChannelAttention
 from robustvit.layers.conv_mlp import ConvMlp
 from robustvit.layers.image_groups import in_image_groups
 from robustvit.layers.patch_embed import check_image
-from robustvit.layers.residual import DropPathRule, drop_path, drop_path_rates
+from robustvit.layers.residual import DropPathRule, add_branch, drop_path, drop_path_rates
 from robustvit.layers.token_grid import Grid
 from robustvit.layers.token_pooling import TapBlocks, TapKind
 from robustvit.models.build import build_network, network_cfg, pretrained_cfgs
@@ -86,8 +86,8 @@ class FANSwinBlock(SwinTransformerBlock):
     def _forward(self, x: Tensor) -> Tensor:
         B, H, W, C = x.shape
         x = x + self.drop_path1(self._attn(self.norm1(x)))
-        y = self.norm2(x).reshape(B, H * W, C)
-        return x + self.drop_path2(self.mlp(y, (H, W))).reshape(B, H, W, C)
+        value, gate = self.mlp(self.norm2(x).reshape(B, H * W, C), (H, W))
+        return add_branch(x.reshape(B, H * W, C), value, gate, self.drop_path2).reshape(B, H, W, C)
 
 
 class FANSwin(TokenLogits, PublishedWeightsLoader, SwinTransformer):

@@ -177,8 +177,9 @@ def main() -> None:
     rate = matmul_rate()
     print(f"batch {BATCH}, {SIZE} px, {options.threads} threads, matmul {rate / 1e9:.0f} GFLOP/s; ratios against plain\n")
     for name in options.networks:
-        with torch.inference_mode(), FlopCounterMode(display=False) as counter:
-            build(name)[1](images)
+        model = build(name)[1].requires_grad_(False)
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            model(images)
         flops = counter.get_total_flops()
         if "evaluation" not in options.skip:
             times = medians(evaluation_steps(name, images, options.compile), options.repeats)

@@ -39,6 +39,10 @@ class Tape:
         self.prefix_tokens = prefix_tokens
         self.clear()
 
+    def __repr__(self) -> str:
+        grid = "x".join(map(str, self.grids[-1])) if self.grids else "none"
+        return f"Tape({len(self.attention)} blocks, grid {grid}, {self.prefix_tokens} prefix tokens)"
+
     def clear(self) -> None:
         """Forgets the latest forward pass; another one does so by itself."""
         self.attention: list[Tensor] = []

@@ -75,8 +75,10 @@ def _read_pickle(path: Path) -> Any:
             ) from error
         raise CheckpointError(f"{path} is not a checkpoint, or holds more than weights; nothing of it was executed") from error
     except Exception as error:  # a damaged or hostile file can fail anywhere in the reader
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CheckpointError(f"{path} cannot be read as a checkpoint; it is damaged or cut short ({reason})") from error
+        reason = f"{type(error).__name__}: {error}".splitlines()[0][:120]
+        raise CheckpointError(
+            f"{path} cannot be read as a checkpoint: it is none, or damaged, or cut short ({reason})"
+        ) from error
 
 
 def _foreign_objects(path: Path) -> list[str]:

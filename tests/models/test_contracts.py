@@ -422,6 +422,18 @@ def test_weights_behind_a_browser_page_say_what_to_do() -> None:
         timm.create_model("fan_hybrid_tiny.stl_in1k", pretrained=True)
 
 
+@pytest.mark.parametrize("name", [n for n in NANO if "swin" not in n])  # timm's Swin refuses it
+def test_an_empty_batch_gives_empty_logits(name: str) -> None:
+    with torch.no_grad():
+        assert shallow(name, num_classes=3).eval()(images(name, batch=0)).shape == (0, 3)
+
+
+def test_a_published_name_brings_the_preprocessing_of_its_weights() -> None:
+    model = rv.create_model("rvt_small_plus_cifar10", device="meta")
+    assert model.pretrained_cfg["tag"] == "rspc_cifar10"
+    assert rv.create_model("tap_fan_base_16_p4_hybrid", device="meta").pretrained_cfg["tag"] == "tapadl_in1k"
+
+
 def test_cifar_weights_are_preprocessed_as_cifar() -> None:
     cfg = timm.get_pretrained_cfg("fan_hybrid_small.rspc_cifar10")
     assert cfg.mean == (0.49139968, 0.48215827, 0.44653124)
@@ -447,7 +459,9 @@ def test_published_names_fetch_their_own_weights(published: str, file: str, monk
         raise ConnectionError("no network here")
 
     monkeypatch.setattr("timm.models._builder.download_cached_file", fetch)
-    with pytest.raises(ConnectionError):
+    with pytest.raises(
+        RuntimeError, match=rf"{file} cannot be fetched \(no network here\); load it with robustvit.from_official"
+    ):
         rv.create_model(published, pretrained=True, device="meta")
     assert fetched[0].endswith(f"/{file}")
 

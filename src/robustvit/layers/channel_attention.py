@@ -41,8 +41,8 @@ class EfficientChannelAttention(nn.Module):
     def gate(self, x: Tensor) -> Tensor:
         """[B, N, C] -> [B, 1, C]: temperature * sigmoid(Q^T k)."""
         B, N, C = x.shape
-        q = self.query(x).softmax(dim=1).reshape(B, N, self.num_heads, -1)  # B N H D, over tokens
-        k = x.softmax(dim=1).reshape(B, N, self.num_heads, -1).mean(-1)  # B N H, the prototype of each head
+        q = self.query(x).softmax(dim=1).reshape(B, N, self.num_heads, C // self.num_heads)  # B N H D, over tokens
+        k = x.softmax(dim=1).reshape(B, N, self.num_heads, C // self.num_heads).mean(-1)  # B N H, the prototype of each head
         scores = (q * k.unsqueeze(-1)).sum(1)  # B N H D -> B H D
         gate = self.temperature.squeeze(-1) * scores.sigmoid()
         return self.gate_drop(gate).reshape(B, 1, C)
@@ -77,7 +77,7 @@ class ChannelSelfAttention(nn.Module):
         B, N, C = x.shape
 
         def heads(t: Tensor) -> Tensor:  # B N C -> B H D N
-            return t.reshape(B, N, self.num_heads, -1).permute(0, 2, 3, 1)
+            return t.reshape(B, N, self.num_heads, C // self.num_heads).permute(0, 2, 3, 1)
 
         q, k = heads(self.query(x)), heads(self.key(x))
         attention = (q * N**-0.5 @ k.transpose(-2, -1)).softmax(self.softmax_dim)  # B H D D

@@ -36,7 +36,7 @@ class ConvNeXtBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Channels-last [B, C, H, W] -> the same."""
-        widest = x[0].numel() * 4
+        widest = 4 * x.shape[1] * x.shape[2] * x.shape[3]
         return in_image_groups(self._forward, x, widest=widest, training=self.training)
 
     def _forward(self, x: Tensor) -> Tensor:

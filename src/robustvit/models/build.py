@@ -58,12 +58,13 @@ def build_network(
             raise RuntimeError(chosen.how_to_get())
     device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
     needed = weights.model_args if weights is not None else {}
-    with torch.device(device) if device is not None else nullcontext():
-        network = build_model_with_cfg(
-            cls,
-            variant,
-            pretrained,
-            feature_cfg=dict(out_indices=kwargs.pop("out_indices", 4), feature_cls="getter"),
-            **{**values, **needed, **kwargs},
-        )
+    feature_cfg = dict(out_indices=kwargs.pop("out_indices", 4), feature_cls="getter")
+    try:
+        with torch.device(device) if device is not None else nullcontext():
+            network = build_model_with_cfg(cls, variant, pretrained, feature_cfg=feature_cfg, **{**values, **needed, **kwargs})
+    except OSError as error:
+        if not pretrained or overlay.get("file"):
+            raise
+        chosen = weights or next(w for w in PUBLISHED if w.architecture == variant and w.url)
+        raise RuntimeError(f"{chosen.url} cannot be fetched ({error}); {chosen.how_to_load()}") from error
     return network if dtype is None else network.to(dtype)

@@ -81,7 +81,7 @@ class FANSwinBlock(SwinTransformerBlock):
         """[B, H, W, C] -> [B, H, W, C]."""
         if not self.attn.fused_attn:  # someone reads the attention of the whole batch
             return self._forward(x)
-        return in_image_groups(self._forward, x, widest=4 * x[0].numel(), training=self.training)
+        return in_image_groups(self._forward, x, widest=4 * x.shape[1] * x.shape[2] * x.shape[3], training=self.training)
 
     def _forward(self, x: Tensor) -> Tensor:
         B, H, W, C = x.shape

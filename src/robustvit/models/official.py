@@ -6,6 +6,7 @@ linear layer, 1x1 convolutions are linear layers, Swin merges patches at the sta
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +25,8 @@ from robustvit.models.names import OFFICIAL, OfficialNetwork, nearest
 from robustvit.models.registry import create_model
 from robustvit.models.rvt import RVT
 from robustvit.weights import CheckpointError, read_weights, unwrap_weights
+
+_logger = logging.getLogger(__name__)
 
 __all__ = ["from_official", "load_weights", "to_native"]
 
@@ -187,6 +190,8 @@ def load_weights(
                 expected.pop(f"{head}.{part}", None)
     for part in (*fresh, "last_level"):  # the convolution of the last level belongs to dense networks
         if not any(part in name.split(".") for name in weights):
+            if any(part in name.split(".") for name in expected):
+                _logger.warning("the checkpoint has no weights for %s: it starts fresh and has to be trained", part)
             expected = {name: value for name, value in expected.items() if part not in name.split(".")}
     hint = f" (the checkpoint's names imply {_rvt_arguments(given)})" if isinstance(model, RVT) else ""
     _check_fit(weights, expected, f"{type(model).__name__}{hint}")
@@ -260,14 +265,15 @@ def from_official(
         >>> model = from_official("tap_fan_base_16_p4_hybrid", "tapadl_fan_base.pth.tar").eval()
     """
     if published_name not in OFFICIAL:
-        hint = nearest(published_name, OFFICIAL)
-        raise ValueError(f"{published_name!r} is not a published network{hint or '; robustvit.OFFICIAL lists them'}")
+        same = [name for name, network in OFFICIAL.items() if network.architecture == published_name]
+        hint = f"; the authors call it {' or '.join(same)}" if same else nearest(published_name, OFFICIAL)
+        raise ValueError(f"{published_name!r} is not a published name{hint or '; robustvit.OFFICIAL lists them'}")
     network = OFFICIAL[published_name]
     given = _weights_of(source, use_ema)
     arguments = {**network.model_args, **_inferred_arguments(given, network)}
     if num_classes is not None:
         arguments["num_classes"] = num_classes
-    model = create_model(network.architecture, **{**arguments, **model_args})
+    model = create_model(published_name, **{**arguments, **model_args})
     load_weights(model, _without_single_branch(given))
     return model
 

@@ -51,8 +51,12 @@ class PublishedWeights:
         """What to do about a file behind a browser page."""
         return (
             f"the weights {self.architecture}.{self.tag} lie behind a browser page: open {self.page} , save the file, then "
-            f'load it with robustvit.from_official("{self.published_name}", "the/saved/file")'
+            f"{self.how_to_load()}"
         )
+
+    def how_to_load(self) -> str:
+        """What to do with a file that was fetched by other means."""
+        return f'load it with robustvit.from_official("{self.published_name}", "the/saved/file")'
 
 
 PUBLISHED: tuple[PublishedWeights, ...] = (

@@ -51,7 +51,7 @@ def create_model(
     architecture, tag = split_model_name_tag(name)
     if architecture in OFFICIAL:
         network = OFFICIAL[architecture]
-        tag = tag or (_published_tag(architecture) if pretrained else "")
+        tag = tag or _published_tag(architecture, needed=pretrained)
         architecture, kwargs = network.architecture, {**network.model_args, **kwargs}
         name = f"{architecture}.{tag}" if tag else architecture
         published_tap = kwargs.pop("tap", None)
@@ -78,12 +78,12 @@ def create_model(
     return model
 
 
-def _published_tag(published_name: str) -> str:
-    """The tag of the weights published under this name, preferring those that a program can fetch."""
+def _published_tag(published_name: str, *, needed: bool) -> str:
+    """The tag of the weights published under this name, preferring those that a program can fetch; "" for none."""
     weights = sorted((w for w in PUBLISHED if w.published_name == published_name), key=lambda w: w.url is None)
-    if not weights:
+    if needed and not weights:
         raise RuntimeError(f"no weights were published for {published_name}; build it with pretrained=False")
-    return weights[0].tag
+    return weights[0].tag if weights else ""
 
 
 def _check_name(architecture: str, tag: str) -> None:

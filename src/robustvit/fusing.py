@@ -15,7 +15,8 @@ Network = TypeVar("Network", bound=nn.Module)
 def fuse(model: Network) -> Network:
     """A copy of `model` for inference, with BatchNorm and layer scale folded into convolutions and linear layers.
 
-    Same outputs to rounding. FAN's BatchNorm between GELU and its second depth-wise convolution stays, because zero padding
+    Same outputs to rounding. What stays in FAN: the second layer scale, which only multiplies the gate of each channel; the
+    layer scales of the class attention; the BatchNorm between GELU and the second depth-wise convolution, because zero padding
     comes after it. The copy is in evaluation mode, cannot be trained further, and has a state dict of its own.
 
     Args:

@@ -1,7 +1,7 @@
-"""Evaluating a layer on a few images at a time, so that its widest map stays in memory that the processor can reuse.
+"""Evaluating a layer on a few images at a time, so that its widest map stays small.
 
-On a CPU, a tensor of more than some 32 MB is fetched from the operating system anew by every operation, page by page, which
-costs more than the arithmetic on it. Images do not influence each other in evaluation, so wide layers take them in groups.
+Images do not influence each other in evaluation, so wide layers can take them in groups. That bounds the peak memory of a
+large batch and keeps the working set near the processor. `docs/benchmarks.md` has the peak memory.
 """
 
 from __future__ import annotations

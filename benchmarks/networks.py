@@ -54,10 +54,15 @@ def medians(candidates: dict[str, Step], repeats: int) -> dict[str, float]:
     return {name: median(values) for name, values in times.items()}
 
 
-def matmul_rate() -> float:
-    """Floating-point operations per second of a matrix product like those of the networks."""
+def matmul() -> tuple[Step, int]:
+    """A matrix product like those of the networks, and its floating-point operations."""
     a, b = torch.randn(BATCH * 196, 384), torch.randn(384, 1536)
-    return 2 * a.shape[0] * a.shape[1] * b.shape[1] / medians({"": lambda: a @ b}, 30)[""]
+
+    def run() -> None:
+        for _ in range(20):
+            torch.mm(a, b)
+
+    return run, 20 * 2 * a.shape[0] * a.shape[1] * b.shape[1]
 
 
 def build(name: str) -> tuple[dict[str, Tensor], nn.Module]:
@@ -152,10 +157,17 @@ def _status_mb(field: str) -> float:
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
 
 
+def compare(title: str, candidates: dict[str, Step], repeats: int, flops: int) -> None:
+    """Times the candidates, of `flops` floating-point operations each, and prints how they compare with the first."""
+    product, product_flops = matmul()
+    times = medians({**candidates, "matmul": product}, repeats)
+    report(title, times, flops, product_flops / times.pop("matmul"))
+
+
 def report(title: str, times: dict[str, float], flops: int | None = None, rate: float = 1.0) -> None:
     base = next(iter(times.values()))
     for name, seconds in times.items():
-        share = f"  {flops / seconds / rate:5.0%} of the matmul rate" if flops else ""
+        share = f"  {flops / seconds / rate:5.0%} of {rate / 1e9:.0f} GFLOP/s" if flops else ""
         print(f"{title:32} {name:20} {BATCH / seconds:7.1f} images/s  {base / seconds:5.2f}x{share}", flush=True)
 
 
@@ -174,19 +186,16 @@ def main() -> None:
         measure_memory(*options.measure_memory)
         return
     images = torch.randn(BATCH, 3, SIZE, SIZE)
-    rate = matmul_rate()
-    print(f"batch {BATCH}, {SIZE} px, {options.threads} threads, matmul {rate / 1e9:.0f} GFLOP/s; ratios against plain\n")
+    print(f"batch {BATCH}, {SIZE} px, {options.threads} threads; ratios against plain; shares of the machine's matmul rate\n")
     for name in options.networks:
         model = build(name)[1].requires_grad_(False)
         with torch.no_grad(), FlopCounterMode(display=False) as counter:
             model(images)
         flops = counter.get_total_flops()
         if "evaluation" not in options.skip:
-            times = medians(evaluation_steps(name, images, options.compile), options.repeats)
-            report(f"{name} evaluation", times, flops, rate)
+            compare(f"{name} evaluation", evaluation_steps(name, images, options.compile), options.repeats, flops)
         if "training" not in options.skip:
-            times = medians(training_steps(name, images), options.repeats)
-            report(f"{name} training step", times, 3 * flops, rate)
+            compare(f"{name} training step", training_steps(name, images), options.repeats, 3 * flops)
         if "memory" not in options.skip:
             for mode in ("evaluation", "training"):
                 plain_mb, ours_mb = (peak_memory_mb(name, mode, side) for side in ("plain", "ours"))

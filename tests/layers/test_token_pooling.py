@@ -159,15 +159,15 @@ def test_an_unknown_pooling_brings_the_choices(tap: object) -> None:
     ],
 )
 def test_tap_blocks_name_the_blocks(tap_blocks: object, depth: int, expected: object) -> None:
-    assert pooled_blocks(tap_blocks, depth) == set(expected)
+    assert pooled_blocks(4, tap_blocks, depth) == set(expected)
 
 
 @settings(max_examples=30, deadline=None)
 @given(depth=st.integers(1, 60))
 def test_shallow_and_deep_share_all_blocks(depth: int) -> None:
-    shallow, deep = pooled_blocks("shallow", depth), pooled_blocks("deep", depth)
+    shallow, deep = pooled_blocks(4, "shallow", depth), pooled_blocks(4, "deep", depth)
     assert not shallow & deep
-    assert shallow | deep == pooled_blocks("all", depth)
+    assert shallow | deep == pooled_blocks(4, "all", depth)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,13 @@ def test_shallow_and_deep_share_all_blocks(depth: int) -> None:
 )
 def test_blocks_that_do_not_exist_are_refused(tap_blocks: object, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
-        pooled_blocks(tap_blocks, 12)
+        pooled_blocks(4, tap_blocks, 12)
+
+
+@pytest.mark.parametrize("name", ["fan_vit_nano", "fan_swin_nano", "rvt_nano", "deit_tiny_patch16_224"])
+def test_a_place_for_tap_without_tap_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="tap_blocks='deep' places token-aware pooling, but tap=0 builds none"):
+        rv.create_model(name, tap_blocks="deep")
 
 
 NANO = ["fan_vit_nano", "fan_hybrid_nano", "fan_swin_nano", "rvt_nano"]
@@ -191,7 +197,7 @@ def tapped(model: nn.Module) -> list[bool]:
 @pytest.mark.parametrize("tap_blocks", ["all", "shallow", "deep", [1]])
 def test_networks_have_tap_where_they_are_told(name: str, tap_blocks: object) -> None:
     flags = tapped(rv.create_model(name, tap=4, tap_blocks=tap_blocks))
-    assert {i for i, flag in enumerate(flags) if flag} == pooled_blocks(tap_blocks, len(flags))
+    assert {i for i, flag in enumerate(flags) if flag} == pooled_blocks(4, tap_blocks, len(flags))
 
 
 def test_no_blocks_means_no_tap() -> None:

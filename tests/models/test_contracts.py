@@ -335,6 +335,26 @@ def test_image_groups_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("name", BY_SIZE)
+def test_a_hook_on_any_layer_sees_the_whole_batch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = shallow(name, tap=4).eval()
+
+    def shapes_seen(layer: nn.Module) -> list[torch.Size]:
+        seen: list[torch.Size] = []
+        handle = layer.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0].shape))
+        with torch.no_grad():
+            model(images(name, batch=3))
+        handle.remove()
+        return seen
+
+    for layer in model.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            whole = shapes_seen(layer)
+            with monkeypatch.context() as context:
+                context.setattr(image_groups, "GROUP_BYTES", 1)
+                assert shapes_seen(layer) == whole
+
+
+@pytest.mark.parametrize("name", BY_SIZE)
 def test_traced_program_agrees_with_the_network(name: str) -> None:
     model = shallow(name, tap=4).eval()
     x = images(name)

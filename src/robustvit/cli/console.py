@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,13 +16,13 @@ __all__ = ["note", "print_json", "steps", "tables", "working"]
 
 Item = TypeVar("Item")
 PIPE_WIDTH = 140
-"""Columns of a table that goes to a file or a pipe, where nobody says how wide the window is."""
+"""Columns of a table that goes to a file or a pipe, unless COLUMNS says how wide the window is."""
 
 
 def tables() -> Console:
     """Where results for a reader go."""
     console = Console()
-    return console if console.is_terminal else Console(width=max(console.width, PIPE_WIDTH))
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=PIPE_WIDTH)
 
 
 def print_json(value: Any) -> None:

@@ -31,7 +31,7 @@ def export(
     img_size: Annotated[tuple[int, int] | None, tyro.conf.arg(metavar="H W")] = None,
     batch_size: Annotated[int, tyro.conf.arg(metavar="B")] = 1,
     dynamic_batch: bool = False,
-    fuse: bool = True,
+    no_fuse: bool = False,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
     """Write a network to an ONNX or PyTorch (.pt2) file and compare the file with the network.
@@ -48,12 +48,12 @@ def export(
         img_size: height and width of the images; by default those of the network.
         batch_size: images the file takes at once.
         dynamic_batch: the file takes any number of images instead.
-        fuse: BatchNorm and layer scale are folded into the layers around them; --no-fuse leaves them.
+        no_fuse: leave BatchNorm and layer scale as they are; by default they are folded into the layers around them.
         as_json: print JSON.
     """
     chosen = _check_arguments(output, file_format, checkpoint, pretrained, num_classes, img_size, batch_size)
     with working(f"Building {name}"):
-        from robustvit import fuse as fold
+        from robustvit import fuse
         from robustvit.exporting import TokenOutputs, check_onnx_installed, check_writable, export_onnx, export_program
 
         check_writable(output)
@@ -62,7 +62,7 @@ def export(
         options = dict(num_classes=num_classes, tap=tap, token_head=token_head, img_size=img_size)
         network = _build(name, checkpoint, pretrained, {key: value for key, value in options.items() if value})
         size = img_size or tuple(network.pretrained_cfg["input_size"][1:])
-        module: nn.Module = fold(network) if fuse else network.eval().requires_grad_(False)
+        module: nn.Module = network.eval().requires_grad_(False) if no_fuse else fuse(network)
         module = TokenOutputs(module) if token_head else module
     if checkpoint is None and not pretrained:
         note("note: no --checkpoint and no --pretrained, so the weights are random")
@@ -71,7 +71,7 @@ def export(
         example = _example(module, max(batch_size, 2) if dynamic_batch else batch_size, size)
         written = write(module, output, example, dynamic_batch=dynamic_batch)
     if as_json:
-        print_json({"network": name, "format": chosen, "fused": fuse, **asdict(written)})
+        print_json({"network": name, "format": chosen, "fused": not no_fuse, **asdict(written)})
         return
     shapes = ", ".join(f"{key} {_shape(shape)}" for key, shape in written.outputs.items())
     summary = f"{output}: {written.size_bytes / 1e6:.1f} MB, images {_shape(written.input_shape)} -> {shapes}"

@@ -68,10 +68,16 @@ def models(
             for file in row.weights:
                 console.print(_weight_lines(file), soft_wrap=True)
         count = sum(len(row.weights) for row in rows)
-        console.print(f"{count} weight files of {len(rows)} networks; scores are the authors', in percent")
+        console.print(f"{_count(count, 'weight file')} of {_count(len(rows), 'network')}; scores are the authors', in percent")
         return
     console.print(network_table(rows))
-    console.print(f"{len(rows)} networks; * needs a browser: robustvit models NAME --weights says what to do")
+    needs_browser = any(file.url is None for row in rows for file in row.weights)
+    hint = "; * needs a browser: robustvit models NAME --weights says what to do" if needs_browser else ""
+    console.print(f"{_count(len(rows), 'network')}{hint}")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def matching_networks(pattern: str, *, pretrained: bool = False) -> list[str]:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from robustvit.layers.image_groups import in_image_groups
+from robustvit.layers.map_gelu import MapGELU
 from robustvit.layers.token_grid import Grid, map_to_tokens, tokens_to_map
 
 __all__ = ["ConvMlp", "init_by_fan_out"]
@@ -30,6 +31,7 @@ class DepthwisePair(nn.Module):
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(dim, dim, 3, padding=1, groups=dim)
+        self.act = MapGELU()
         self.norm = nn.BatchNorm2d(dim)
         self.conv2 = nn.Conv2d(dim, dim, 3, padding=1, groups=dim)
         init_by_fan_out(self.conv1)
@@ -41,7 +43,7 @@ class DepthwisePair(nn.Module):
         Scaling the 9 weights of a channel instead of its map saves a pass over the map here, three in the backward pass, and
         a map to be kept for it.
         """
-        x = self.norm(F.gelu(self.conv1(x)))
+        x = self.norm(self.act(self.conv1(x)))
         if gamma is None:
             return self.conv2(x)
         weight, bias = gamma[:, None, None, None] * self.conv2.weight, gamma * self.conv2.bias  # type: ignore[operator]
@@ -65,7 +67,7 @@ class ConvMlp(nn.Module):
     def forward(self, x: Tensor, grid: Grid) -> Tensor:
         """[B, N, C] -> [B, N, C]."""
         widest = x.shape[1] * self.fc1.out_features
-        return in_image_groups(lambda t: self._forward(t, grid), x, widest=widest, training=self.training)
+        return in_image_groups(self, lambda t: self._forward(t, grid), x, widest=widest)
 
     def _forward(self, x: Tensor, grid: Grid) -> Tensor:
         t = self.fc1(x)

@@ -36,10 +36,6 @@ class ConvNeXtBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Channels-last [B, C, H, W] -> the same."""
-        widest = 4 * x.shape[1] * x.shape[2] * x.shape[3]
-        return in_image_groups(self._forward, x, widest=widest, training=self.training)
-
-    def _forward(self, x: Tensor) -> Tensor:
         y = self.mlp(self.norm(self.conv_dw(x).permute(0, 2, 3, 1)))  # B C H W -> B H W C
         return add_branch(x.permute(0, 2, 3, 1), y, self.gamma, nn.Identity()).permute(0, 3, 1, 2)
 
@@ -60,9 +56,14 @@ class ConvNeXtStage(nn.Module):
         self.downsample: nn.Module = nn.Identity()
         if in_dim != dim:
             self.downsample = nn.Sequential(LayerNorm2d(in_dim, eps=1e-6), nn.Conv2d(in_dim, dim, 2, stride=2))
+        self.widest_per_pixel = 4 * dim // (4 if in_dim != dim else 1)  # of the map that comes in
         self.blocks = nn.Sequential(*(ConvNeXtBlock(dim) for _ in range(depth)))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Channels-last [B, in_dim, H, W] -> [B, dim, H', W']."""
+        return in_image_groups(self, self._forward, x, widest=self.widest_per_pixel * x.shape[2] * x.shape[3])
+
+    def _forward(self, x: Tensor) -> Tensor:
         x = self.downsample(x)
         return checkpoint_seq(self.blocks, x) if self.grad_checkpointing else self.blocks(x)
 

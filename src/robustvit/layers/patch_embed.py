@@ -6,13 +6,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from robustvit.layers.map_gelu import MapGELU
 from robustvit.layers.token_grid import Grid, grid_of_image
 
 __all__ = ["ConvPatchEmbed", "RVTStem", "check_image"]
 
 
 def check_image(x: Tensor, in_chans: int, smallest: int, what: str) -> None:
-    """Raises ValueError unless `x` is [B, in_chans, H, W] with both sides at least `smallest`."""
+    """Raises ValueError unless `x` is [B, in_chans, H, W] of floating point with both sides at least `smallest`."""
+    if not x.is_floating_point():
+        raise ValueError(f"{what} takes normalised floating-point images, got {x.dtype}; convert and normalise them first")
     if x.ndim != 4 or x.shape[1] != in_chans:
         raise ValueError(f"{what} takes images [B, {in_chans}, H, W], got {list(x.shape)}")
     if min(x.shape[2], x.shape[3]) < smallest:
@@ -37,7 +40,7 @@ class ConvPatchEmbed(nn.Module):
         layers: list[nn.Module] = []
         for before, width in zip([in_chans, *widths], widths, strict=False):
             conv = nn.Conv2d(before, width, 3, stride=2, padding=1, bias=False)
-            layers += [nn.Sequential(conv, nn.BatchNorm2d(width)), nn.GELU()]
+            layers += [nn.Sequential(conv, nn.BatchNorm2d(width)), MapGELU()]
         self.proj = nn.Sequential(*layers[:-1])  # no activation after the last unit
 
     def grid_of(self, size: Grid) -> Grid:

@@ -124,8 +124,10 @@ def build_token_pooling(dim: int, tap: TapKind) -> nn.Module | None:
     raise ValueError(f"tap={tap!r} is not known; give {choices}")
 
 
-def pooled_blocks(tap_blocks: TapBlocks, depth: int) -> set[int]:
-    """Which of `depth` blocks get a pooling: "all", "shallow" (the first 30 %), "deep" (the other 70 %) or indices."""
+def pooled_blocks(tap: TapKind, tap_blocks: TapBlocks, depth: int) -> set[int]:
+    """Which of `depth` blocks get the pooling `tap`: "all", "shallow" (the first 30 %), "deep" (the other 70 %) or indices."""
+    if tap in (0, 1) and tap_blocks != "all":
+        raise ValueError(f"tap_blocks={tap_blocks!r} places token-aware pooling, but tap={tap} builds none; give tap=4")
     boundary = round(0.3 * depth)
     named = {"all": range(depth), "shallow": range(boundary), "deep": range(boundary, depth)}
     if isinstance(tap_blocks, str):

@@ -188,7 +188,7 @@ class FAN(TokenLogits, Classifier):
 
         stage_of_block = [stage for stage, depth in enumerate(depths) for _ in range(depth)]
         rates = drop_path_rates(drop_path_rate, len(stage_of_block), drop_path_rule)
-        tapped = pooled_blocks(tap_blocks, len(stage_of_block))
+        tapped = pooled_blocks(tap, tap_blocks, len(stage_of_block))
         self.blocks = nn.ModuleList()
         for i, stage in enumerate(stage_of_block):
             dim, heads = embed_dims[stage], num_heads[stage]

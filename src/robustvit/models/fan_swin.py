@@ -11,7 +11,7 @@ from typing import Any
 
 from timm.layers import PatchEmbed, trunc_normal_
 from timm.models import generate_default_cfgs, register_model
-from timm.models.swin_transformer import SwinTransformer, SwinTransformerBlock, WindowAttention
+from timm.models.swin_transformer import SwinTransformer, SwinTransformerBlock, SwinTransformerStage, WindowAttention
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -79,15 +79,20 @@ class FANSwinBlock(SwinTransformerBlock):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, H, W, C] -> [B, H, W, C]."""
-        if not self.attn.fused_attn:  # someone reads the attention of the whole batch
-            return self._forward(x)
-        return in_image_groups(self._forward, x, widest=4 * x.shape[1] * x.shape[2] * x.shape[3], training=self.training)
-
-    def _forward(self, x: Tensor) -> Tensor:
         B, H, W, C = x.shape
         x = x + self.drop_path1(self._attn(self.norm1(x)))
         value, gate = self.mlp(self.norm2(x).reshape(B, H * W, C), (H, W))
         return add_branch(x.reshape(B, H * W, C), value, gate, self.drop_path2).reshape(B, H, W, C)
+
+
+class FANSwinStage(SwinTransformerStage):
+    """Merges patches where the width changes, then its blocks."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, H, W, C] -> [B, H', W', C']."""
+        pixels = x.shape[1] * x.shape[2] // (1 if isinstance(self.downsample, nn.Identity) else 4)
+        widest = pixels * self.blocks[0].mlp.mlp.fc1.out_features
+        return in_image_groups(self, super().forward, x, widest=widest)
 
 
 class FANSwin(TokenLogits, PublishedWeightsLoader, SwinTransformer):
@@ -167,6 +172,8 @@ class FANSwin(TokenLogits, PublishedWeightsLoader, SwinTransformer):
         rates = iter(drop_path_rates(drop_path_rate, sum(depths), drop_path_rule))
         for i, stage in enumerate(self.layers):  # timm builds its own blocks; they become ours here
             heads = (channel_heads or num_heads)[i]
+            if i < len(depths) - 1:
+                stage.__class__ = FANSwinStage
             for block in stage.blocks:
                 block.drop_path1, block.drop_path2 = (drop_path(rate) for rate in [next(rates)] * 2)
                 block.attn.__class__ = FusedWindowAttention

@@ -15,10 +15,10 @@ from timm.layers import Attention, Mlp
 from timm.models import checkpoint, generate_default_cfgs, register_model
 from timm.models._features import feature_take_indices
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
 
 from robustvit.layers.image_groups import in_image_groups
+from robustvit.layers.map_gelu import MapGELU
 from robustvit.layers.patch_embed import RVTStem
 from robustvit.layers.position_scaled_attention import PositionScaledAttention
 from robustvit.layers.residual import DropPathRule, add_branch, drop_path, drop_path_rates
@@ -38,6 +38,7 @@ class ConvFFN(nn.Module):
     def __init__(self, dim: int, hidden_dim: int, *, drop: float = 0.0) -> None:
         super().__init__()
         self.fc1 = nn.Linear(dim, hidden_dim)
+        self.act = MapGELU()
         self.bn1: nn.Module = nn.BatchNorm2d(hidden_dim)
         self.dwconv = nn.Conv2d(hidden_dim, hidden_dim, 3, padding=1, groups=hidden_dim)
         self.bn2: nn.Module = nn.BatchNorm2d(hidden_dim)
@@ -48,11 +49,11 @@ class ConvFFN(nn.Module):
     def forward(self, x: Tensor, grid: Grid) -> Tensor:
         """[B, N, C] -> [B, N, C]."""
         widest = x.shape[1] * self.fc1.out_features
-        return in_image_groups(lambda t: self._forward(t, grid), x, widest=widest, training=self.training)
+        return in_image_groups(self, lambda t: self._forward(t, grid), x, widest=widest)
 
     def _forward(self, x: Tensor, grid: Grid) -> Tensor:
-        z = self.drop(F.gelu(self.bn1(tokens_to_map(self.fc1(x), grid))))
-        z = F.gelu(self.bn2(self.dwconv(z)))
+        z = self.drop(self.act(self.bn1(tokens_to_map(self.fc1(x), grid))))
+        z = self.act(self.bn2(self.dwconv(z)))
         z = self.bn3(tokens_to_map(self.fc2(map_to_tokens(z)), grid))
         return self.drop(map_to_tokens(z))
 
@@ -174,7 +175,7 @@ class RVT(TokenLogits, Classifier):
         self.grid = self._grid_of(img_size)
         self.img_size = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
         rates = iter(drop_path_rates(drop_path_rate, sum(depths), drop_path_rule))
-        tapped = pooled_blocks(tap_blocks, sum(depths))
+        tapped = pooled_blocks(tap, tap_blocks, sum(depths))
         self.stages, self.downsamples = nn.ModuleList(), nn.ModuleList()
         self.feature_info: list[dict[str, Any]] = []
         for stage, (dim, depth, heads) in enumerate(zip(embed_dims, depths, num_heads, strict=True)):

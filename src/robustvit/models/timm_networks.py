@@ -85,7 +85,7 @@ def add_token_pooling(model: nn.Module, tap: TapKind, tap_blocks: TapBlocks = "a
         norm_class = PooledTokenNorm
     else:
         raise TypeError(f"TAP works on FAN, RVT and timm's ViT, DeiT and Swin, not on {type(model).__name__}")
-    tapped = pooled_blocks(tap_blocks, len(blocks))
+    tapped = pooled_blocks(tap, tap_blocks, len(blocks))
     for i, block in enumerate(blocks):
         norm = block.norm1
         if not isinstance(norm, nn.LayerNorm):

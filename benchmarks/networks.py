@@ -3,15 +3,17 @@
     python benchmarks/networks.py                          evaluation, training step, peak memory, cost of TAP
     python benchmarks/networks.py --networks fan_vit_tiny --compile
 
-Both sides compute the same logits from the same weights (checked first), take turns in one process, and are compared by the
-median of their times: what else runs on the machine slows both. The share of the matmul rate says how much of the rate at
-which this machine multiplies matrices, measured in the same run, the network's own operations reach. Peak memory is how much
-the resident set grows at most during one evaluation or training step, in a process of its own (Linux only).
+Both sides compute the same logits from the same weights (checked first), take turns in one process, a new one for each
+network and mode, and are compared by the median of their times: what else runs on the machine slows both. The share of the
+matmul rate says how much of the rate at which this machine multiplies matrices, measured in turn with them, the network's own
+operations reach. Peak memory is how much the resident set grows at most during one evaluation or training step, in a process
+of its own (Linux only).
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import time
@@ -75,25 +77,25 @@ def build(name: str) -> tuple[dict[str, Tensor], nn.Module]:
     return weights, model
 
 
-def evaluation_steps(name: str, images: Tensor, compiled: bool = False) -> dict[str, Step]:
+def evaluate(forward: Callable[[Tensor], object], images: Tensor) -> Step:
+    def run() -> None:
+        with torch.inference_mode():
+            forward(images)
+
+    return run
+
+
+def evaluation_steps(name: str, images: Tensor) -> dict[str, Step]:
     weights, model = build(name)
-    fused = robustvit.fuse(model)
-
-    def evaluate(forward: Callable[[Tensor], object]) -> Step:
-        def run() -> None:
-            with torch.inference_mode():
-                forward(images)
-
-        return run
-
-    steps = {
-        "plain": evaluate(lambda x: plain.forward(PUBLISHED[name], weights, x)),
-        "ours": evaluate(model),
-        "ours, fuse()": evaluate(fused),
+    return {
+        "plain": evaluate(lambda x: plain.forward(PUBLISHED[name], weights, x), images),
+        "ours": evaluate(model, images),
+        "ours, fuse()": evaluate(robustvit.fuse(model), images),
     }
-    if compiled:
-        steps["ours, torch.compile"] = evaluate(torch.compile(model))
-    return steps
+
+
+def compiled_step(name: str, images: Tensor) -> Step:
+    return evaluate(torch.compile(build(name)[1]), images)
 
 
 def training_steps(name: str, images: Tensor) -> dict[str, Step]:
@@ -123,29 +125,25 @@ def training_steps(name: str, images: Tensor) -> dict[str, Step]:
 
 def tap_steps(images: Tensor) -> dict[str, Step]:
     """`fan_vit_small` without and with TAP, K = 4."""
-
-    def evaluate(model: nn.Module) -> Step:
-        def run() -> None:
-            with torch.inference_mode():
-                model(images)
-
-        return run
-
     return {
-        "without TAP": evaluate(robustvit.create_model("fan_vit_small").eval()),
-        "with TAP": evaluate(robustvit.create_model("fan_vit_small", tap=4).eval()),
+        "without TAP": evaluate(robustvit.create_model("fan_vit_small").eval(), images),
+        "with TAP": evaluate(robustvit.create_model("fan_vit_small", tap=4).eval(), images),
     }
 
 
+STEPS = {"evaluation": evaluation_steps, "training": training_steps}
+
+
 def peak_memory_mb(name: str, mode: str, side: str) -> float:
-    """Growth of the peak resident set over one step, measured in a fresh process."""
+    """Growth of the peak resident set over one step, in a process whose freed memory goes back at once."""
+    give_back = dict(os.environ, MALLOC_MMAP_THRESHOLD_="65536", MALLOC_TRIM_THRESHOLD_="65536")
     command = [sys.executable, __file__, "--measure-memory", name, mode, side]
-    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return float(subprocess.run(command, capture_output=True, text=True, check=True, env=give_back).stdout)
 
 
 def measure_memory(name: str, mode: str, side: str) -> None:
     images = torch.randn(BATCH, 3, SIZE, SIZE)
-    step = (evaluation_steps if mode == "evaluation" else training_steps)(name, images)[side]
+    step = STEPS[mode](name, images)[side]
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak of building
     before = _status_mb("VmRSS")
     step()
@@ -157,11 +155,19 @@ def _status_mb(field: str) -> float:
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
 
 
-def compare(title: str, candidates: dict[str, Step], repeats: int, flops: int) -> None:
-    """Times the candidates, of `flops` floating-point operations each, and prints how they compare with the first."""
+def compare(name: str, mode: str, repeats: int, compiled: bool) -> None:
+    """Times both sides of one network and prints how they compare."""
+    images = torch.randn(BATCH, 3, SIZE, SIZE)
+    model = build(name)[1].requires_grad_(False)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model(images)
+    flops = counter.get_total_flops() * (3 if mode == "training" else 1)
+    steps = STEPS[mode](name, images)
+    if compiled:
+        steps["ours, torch.compile"] = compiled_step(name, images)
     product, product_flops = matmul()
-    times = medians({**candidates, "matmul": product}, repeats)
-    report(title, times, flops, product_flops / times.pop("matmul"))
+    times = medians({**steps, "matmul": product}, repeats)
+    report(f"{name} {mode}", times, flops, product_flops / times.pop("matmul"))
 
 
 def report(title: str, times: dict[str, float], flops: int | None = None, rate: float = 1.0) -> None:
@@ -171,13 +177,19 @@ def report(title: str, times: dict[str, float], flops: int | None = None, rate: 
         print(f"{title:32} {name:20} {BATCH / seconds:7.1f} images/s  {base / seconds:5.2f}x{share}", flush=True)
 
 
+def in_new_process(*arguments: str) -> None:
+    """Runs this program with `arguments`: what a process did before (its allocator's state above all) does not count."""
+    subprocess.run([sys.executable, __file__, *arguments], check=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", nargs="*", default=list(PUBLISHED), choices=PUBLISHED)
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--compile", action="store_true", help="also measure torch.compile")
+    parser.add_argument("--compile", action="store_true", help="also measure torch.compile in evaluation")
     parser.add_argument("--skip", nargs="*", default=[], choices=["evaluation", "training", "memory", "tap"])
+    parser.add_argument("--compare", nargs=2, metavar=("NETWORK", "MODE"), help=argparse.SUPPRESS)
     parser.add_argument("--measure-memory", nargs=3, metavar=("NETWORK", "MODE", "SIDE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -185,23 +197,23 @@ def main() -> None:
     if options.measure_memory:
         measure_memory(*options.measure_memory)
         return
-    images = torch.randn(BATCH, 3, SIZE, SIZE)
+    if options.compare:
+        name, mode = options.compare
+        compare(name, mode, options.repeats, options.compile)
+        return
     print(f"batch {BATCH}, {SIZE} px, {options.threads} threads; ratios against plain; shares of the machine's matmul rate\n")
+    settings = ["--repeats", str(options.repeats), "--threads", str(options.threads)]
     for name in options.networks:
-        model = build(name)[1].requires_grad_(False)
-        with torch.no_grad(), FlopCounterMode(display=False) as counter:
-            model(images)
-        flops = counter.get_total_flops()
         if "evaluation" not in options.skip:
-            compare(f"{name} evaluation", evaluation_steps(name, images, options.compile), options.repeats, flops)
+            in_new_process("--compare", name, "evaluation", *settings, *(["--compile"] if options.compile else []))
         if "training" not in options.skip:
-            compare(f"{name} training step", training_steps(name, images), options.repeats, 3 * flops)
+            in_new_process("--compare", name, "training", *settings)
         if "memory" not in options.skip:
-            for mode in ("evaluation", "training"):
+            for mode in STEPS:
                 plain_mb, ours_mb = (peak_memory_mb(name, mode, side) for side in ("plain", "ours"))
                 print(f"{name} peak memory, {mode}: plain {plain_mb:.0f} MB, ours {ours_mb:.0f} MB, {plain_mb / ours_mb:.2f}x")
     if "tap" not in options.skip:
-        times = medians(tap_steps(images), options.repeats)
+        times = medians(tap_steps(torch.randn(BATCH, 3, SIZE, SIZE)), options.repeats)
         report("fan_vit_small evaluation", times)
         print(f"TAP (K = 4) adds {times['with TAP'] / times['without TAP'] - 1:.1%} to the evaluation of fan_vit_small")
 

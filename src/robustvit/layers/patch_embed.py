@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from robustvit.layers.image_groups import in_image_groups
 from robustvit.layers.map_gelu import MapGELU
 from robustvit.layers.token_grid import Grid, grid_of_image
 
@@ -41,7 +44,7 @@ class ConvPatchEmbed(nn.Module):
         for before, width in zip([in_chans, *widths], widths, strict=False):
             conv = nn.Conv2d(before, width, 3, stride=2, padding=1, bias=False)
             layers += [nn.Sequential(conv, nn.BatchNorm2d(width)), MapGELU()]
-        self.proj = nn.Sequential(*layers[:-1])  # no activation after the last unit
+        self.proj: Any = nn.Sequential(*layers[:-1])  # no activation after the last unit
 
     def grid_of(self, size: Grid) -> Grid:
         return grid_of_image(size, [(3, 2, 1)] * ((len(self.proj) + 1) // 2))
@@ -49,6 +52,10 @@ class ConvPatchEmbed(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[B, in_chans, H, W] -> channels-last [B, C, Hp, Wp]."""
         check_image(x, self.in_chans, self.smallest, "this network")
+        widest = self.proj[0][0].out_channels * x.shape[2] * x.shape[3] // 4
+        return in_image_groups(self, self._forward, x, widest=widest)
+
+    def _forward(self, x: Tensor) -> Tensor:
         return self.proj(x.contiguous(memory_format=torch.channels_last))
 
     def fold(self) -> None:
@@ -84,6 +91,9 @@ class RVTStem(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[B, in_chans, H, W] -> channels-last [B, C, Hp, Wp]."""
         check_image(x, self.in_chans, self.smallest, "this network")
+        return in_image_groups(self, self._forward, x, widest=self.conv.out_channels * x.shape[2] * x.shape[3] // 4)
+
+    def _forward(self, x: Tensor) -> Tensor:
         x = self.conv(x.contiguous(memory_format=torch.channels_last))
         return self.proj(self.pool(self.norm(x)))
 

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import robustvit
-from robustvit.exporting import ExportError, TokenOutputs, export_onnx, export_program, write_whole
+from robustvit.exporting import ExportError, TokenOutputs, export_onnx, export_program
+from robustvit.files import write_whole
 
 
 class Small(nn.Module):

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 from robustvit._timm import register_with_timm
 
 if TYPE_CHECKING:
+    from robustvit.corruptions.registry import CORRUPTIONS, corrupt, corruption_names
+    from robustvit.evaluation.evaluate import evaluate
+    from robustvit.evaluation.results import Results
     from robustvit.fusing import fuse
     from robustvit.layers.token_head import fuse_token_logits
     from robustvit.models.names import OFFICIAL
@@ -22,11 +25,16 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "CORRUPTIONS": "corruptions.registry",
     "OFFICIAL": "models.names",
     "CheckpointError": "weights",
     "NothingRecordedError": "recording",
+    "Results": "evaluation.results",
     "Tape": "recording",
+    "corrupt": "corruptions.registry",
+    "corruption_names": "corruptions.registry",
     "create_model": "models.registry",
+    "evaluate": "evaluation.evaluate",
     "from_official": "models.official",
     "fuse": "fusing",
     "fuse_token_logits": "layers.token_head",
@@ -36,11 +44,16 @@ _HOME = {
 }
 
 __all__ = [
+    "CORRUPTIONS",
     "OFFICIAL",
     "CheckpointError",
     "NothingRecordedError",
+    "Results",
     "Tape",
+    "corrupt",
+    "corruption_names",
     "create_model",
+    "evaluate",
     "from_official",
     "fuse",
     "fuse_token_logits",

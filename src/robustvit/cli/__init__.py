@@ -26,6 +26,8 @@ class Command(NamedTuple):
 COMMANDS = {
     "models": Command("robustvit.cli.models", "list the networks: size, input, strides, published weights"),
     "export": Command("robustvit.cli.export", "write a network to an ONNX or PyTorch (.pt2) file, checked against eager"),
+    "eval": Command("robustvit.cli.eval", "measure how much of a classifier's accuracy survives corruptions and shifts"),
+    "corrupt": Command("robustvit.cli.corrupt", "write a corrupted copy of a data set, as ImageNet-C, Cityscapes-C or COCO-C"),
     "demo": Command("robustvit.cli.demo", "build a network, check it against reference values, draw its attention"),
 }
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robustvit.exporting import write_whole
+from robustvit.files import write_whole
 
 if TYPE_CHECKING:
     from robustvit.recording import Tape

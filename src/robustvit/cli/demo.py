@@ -43,7 +43,7 @@ def demo(
     path = output / "attention.png"
     with working("Building fan_vit_tiny with reference weights"):
         from robustvit import OFFICIAL, from_official
-        from robustvit.exporting import check_writable
+        from robustvit.files import check_writable
         from robustvit.reference import load_reference
 
         check_writable(path)

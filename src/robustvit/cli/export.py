@@ -54,13 +54,16 @@ def export(
     chosen = _check_arguments(output, file_format, checkpoint, pretrained, num_classes, img_size, batch_size)
     with working(f"Building {name}"):
         from robustvit import fuse
-        from robustvit.exporting import TokenOutputs, check_onnx_installed, check_writable, export_onnx, export_program
+        from robustvit.exporting import TokenOutputs, check_onnx_installed, export_onnx, export_program
+        from robustvit.files import check_writable
+        from robustvit.models.loading import load_network
 
         check_writable(output)
         if chosen == "onnx":
             check_onnx_installed()
         options = dict(num_classes=num_classes, tap=tap, token_head=token_head, img_size=img_size)
-        network = _build(name, checkpoint, pretrained, {key: value for key, value in options.items() if value})
+        given = {key: value for key, value in options.items() if value}
+        network = load_network(name, checkpoint, pretrained=pretrained, **given)
         size = img_size or tuple(network.pretrained_cfg["input_size"][1:])
         module: nn.Module = network.eval().requires_grad_(False) if no_fuse else fuse(network)
         module = TokenOutputs(module) if token_head else module
@@ -110,49 +113,6 @@ def _check_arguments(
         if number is not None and number < 1:
             raise ValueError(f"{option} must be at least 1, got {number}")
     return chosen
-
-
-def _build(name: str, checkpoint: Path | None, pretrained: bool, options: dict[str, Any]) -> Any:
-    """The network with its weights; `options` are those of `create_model` that were given."""
-    from robustvit import OFFICIAL, create_model, from_official, read_weights
-    from robustvit.models.fan import FAN
-    from robustvit.models.fan_swin import FANSwin
-    from robustvit.models.official import load_weights
-    from robustvit.models.rvt import RVT
-
-    try:
-        if checkpoint is None:
-            return create_model(name, pretrained, **options)
-        weights = read_weights(checkpoint)
-        stored = _stored_classes(weights)
-        if stored is not None and options.setdefault("num_classes", stored) != stored:
-            reason = "exporting would give the network a classifier that was never trained"
-            raise ValueError(f"--num-classes {options['num_classes']}, but the checkpoint has {stored} classes; {reason}")
-        if name in OFFICIAL:
-            return from_official(name, weights, **options)
-        network = create_model(name, **options)
-    except TypeError as error:  # a network that has no such option, e.g. no img_size
-        raise ValueError(f"{name} cannot be built with {', '.join(options) or 'these options'}: {error}") from error
-    if isinstance(network, FAN | FANSwin | RVT):
-        load_weights(network, weights)
-    else:
-        _load_timm(network, weights)
-    return network
-
-
-def _stored_classes(weights: dict[str, Any]) -> int | None:
-    """How many classes the classifier in a checkpoint has; None where that cannot be told."""
-    heads = [weights[key] for key in ("head.weight", "head.fc.weight", "fc.weight", "classifier.weight") if key in weights]
-    return int(heads[0].shape[0]) if heads and heads[0].ndim == 2 else None
-
-
-def _load_timm(network: nn.Module, weights: dict[str, Any]) -> None:
-    from robustvit import CheckpointError
-
-    try:
-        network.load_state_dict(weights)
-    except RuntimeError as error:
-        raise CheckpointError(f"these weights do not fit this {type(network).__name__}: {error}") from error
 
 
 def _example(module: nn.Module, batch: int, size: tuple[int, ...]) -> Any:

@@ -1,0 +1,161 @@
+"""Textures of frost: generated ones, which stand in for the published photographs, or the user's own photographs.
+
+The photographs of the published program have no stated licence and are not distributed here. The generated textures share
+their sizes, brightness histograms, colours and (softened) power spectra, but not their crystals: see `_generate`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from robustvit.corruptions.parameters import Family
+
+__all__ = ["Texture", "frost_textures"]
+
+PUBLISHED = ("frost1", "frost2", "frost3", "frost4", "frost5")
+"""Equally probable; a sixth is listed in the published program but never drawn."""
+GENERATED = ("frost1", "frost2", "frost2", "frost4", "frost5")
+"""The published frost3 has the pixels of frost2."""
+SHRINKING: dict[Family, float] = {"cifar": 0.2, "tiny": 0.3}
+SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp"}
+SOFTENED_FROM = 1 / 64
+"""Cycles a pixel."""
+
+
+@dataclass(frozen=True)
+class Texture:
+    """One texture of frost: generated (`name` of the photograph it imitates) or read from `path`."""
+
+    name: str
+    path: Path | None = None
+
+    def fitted(self, size: tuple[int, int], family: Family) -> Tensor:
+        """uint8 [3, h, w], scaled by the rule of the family and larger than `size` (H, W), to take a random part of."""
+        return _fitted(self, size, family)
+
+
+def frost_textures(folder: Path | None = None) -> tuple[Texture, ...]:
+    """The textures to draw from with equal probability.
+
+    Args:
+        folder: of photographs; frost1 to frost5 (.png or .jpg) as published, else all images in it. None: generated ones.
+    """
+    if folder is None:
+        return tuple(Texture(name) for name in GENERATED)
+    return _photographs(Path(folder))
+
+
+@lru_cache(maxsize=8)
+def _photographs(folder: Path) -> tuple[Texture, ...]:
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"frost_folder {folder} is no folder; give one with frost1.png ... frost5.jpg or any images"
+        )
+    images = {path.stem: path for path in sorted(folder.iterdir()) if path.suffix.lower() in SUFFIXES}
+    if not images:
+        raise FileNotFoundError(f"no images in frost_folder {folder}; it needs frost1.png ... frost5.jpg, or any images")
+    names = PUBLISHED if set(PUBLISHED) <= set(images) else tuple(images)
+    return tuple(Texture(name, images[name]) for name in names)
+
+
+@lru_cache(maxsize=32)
+def _fitted(texture: Texture, size: tuple[int, int], family: Family) -> Tensor:
+    pixels = _generate(texture.name) if texture.path is None else _read(texture.path)
+    if family == "arbitrary":
+        pixels = _enlarge_to_cover(pixels, size)
+    elif family in SHRINKING:
+        pixels = _shrink(pixels, SHRINKING[family])
+    h, w = pixels.shape[:2]
+    if h <= size[0] or w <= size[1]:
+        raise ValueError(
+            f"the frost texture {texture.path or texture.name} has {h}x{w} pixels for the family {family!r}; "
+            f"it needs more than {size[0]}x{size[1]}: use a larger photograph"
+        )
+    return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
+
+
+@lru_cache(maxsize=8)
+def _read(path: Path) -> np.ndarray:
+    with Image.open(path) as image:
+        return np.array(image.convert("RGB"))
+
+
+def _enlarge_to_cover(pixels: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """1.1 times as large as it is, or as it would have to be to cover `size`; bicubic."""
+    h, w = pixels.shape[:2]
+    factor = 1.1 * max(1.0, size[0] / h, size[1] / w)
+    return np.array(Image.fromarray(pixels).resize((math.ceil(factor * w), math.ceil(factor * h)), Image.Resampling.BICUBIC))
+
+
+def _shrink(pixels: np.ndarray, factor: float) -> np.ndarray:
+    """Bilinear between the two nearest pixels an axis, without averaging over those left out."""
+    values = pixels.astype(np.float64)
+    for axis in (0, 1):
+        n = values.shape[axis]
+        position = ((np.arange(round(n * factor)) + 0.5) / factor - 0.5).clip(0, n - 1)
+        low = np.floor(position).astype(int)
+        shape = (-1, 1, 1) if axis == 0 else (1, -1, 1)
+        t = (position - low).reshape(shape)
+        values = values.take(low, axis) * (1 - t) + values.take((low + 1).clip(max=n - 1), axis) * t
+    return np.rint(values).astype(np.uint8)
+
+
+@lru_cache(maxsize=1)
+def _statistics() -> dict[str, Any]:
+    text = resources.files("robustvit.corruptions").joinpath("frost_statistics.json").read_text()
+    return json.loads(text)["textures"]
+
+
+@lru_cache(maxsize=4)
+def _generate(name: str) -> np.ndarray:
+    """A texture with the statistics of a photograph: uint8 H x W x 3, the same in every process.
+
+    Gaussian noise with the spectrum of the photograph; its values replaced, rank by rank, by those of the photograph's
+    brightness histogram; colours as linear functions of brightness.
+    """
+    statistics = _statistics()[name]
+    H, W = statistics["height"], statistics["width"]
+    noise = np.random.RandomState(statistics["seed"]).standard_normal((H, W))
+    field = np.fft.irfft2(np.fft.rfft2(noise) * _amplitude(H, W, statistics), s=(H, W))
+    luminance = _with_histogram(field, np.array(statistics["histogram"]))
+    channels = [slope * luminance + intercept for slope, intercept in statistics["channels"]]
+    return np.stack(channels, 2).clip(0, 255).round().astype(np.uint8)
+
+
+def _amplitude(H: int, W: int, statistics: dict[str, Any]) -> np.ndarray:
+    """Of each frequency of `rfft2`: the root of the measured power, log-log between the centres of the measured bands.
+
+    Below the first centre the power continues as f^-3, above the last with the slope of the last two. Then the amplitude is
+    softened by (64 f)^-g above 1/64 cycles a pixel: noise spreads evenly the detail that photographs have in crystals.
+    """
+    f = np.hypot(np.fft.fftfreq(H)[:, None], np.fft.rfftfreq(W))
+    f[0, 0] = f[0, 1]  # no frequency; set to nothing below
+    edges, power = np.array(statistics["band_edges"]), np.log(statistics["band_power"])
+    centres = np.log(edges[:-1] * edges[1:]) / 2  # geometric
+    x = np.log(f)
+    log_power = np.interp(x, centres, power)
+    log_power += -3 * np.minimum(x - centres[0], 0)
+    log_power += (power[-1] - power[-2]) / (centres[-1] - centres[-2]) * np.maximum(x - centres[-1], 0)
+    amplitude = np.exp(log_power / 2) * np.maximum(f / SOFTENED_FROM, 1) ** -statistics["softening"]
+    amplitude[0, 0] = 0
+    return amplitude
+
+
+def _with_histogram(field: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """The values of a field replaced, keeping their order, so that `shares` of them fall in equal bins over 0 .. 256."""
+    edges = np.linspace(0, 256, len(shares) + 1)
+    cumulative = np.concatenate([[0], np.cumsum(shares) / shares.sum()])
+    ranked = np.empty(field.size)
+    ranked[np.argsort(field, axis=None)] = np.interp((np.arange(field.size) + 0.5) / field.size, cumulative, edges)
+    return ranked.reshape(field.shape)

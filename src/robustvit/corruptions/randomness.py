@@ -1,0 +1,127 @@
+"""Where the randomness of a corruption comes from.
+
+A draw is asked for once for the whole batch and answered picture by picture, each from a generator of its own. `KeyedDraws`
+seeds it with (seed, sample id, corruption, severity), so that a picture meets the same corruption whatever the batch, the
+order, the worker or the device. `LegacyDraws` repeats the one stream of the published programs, for comparison with files made by them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["Draws", "KeyedDraws", "LegacyDraws", "keyed_seed"]
+
+Size = tuple[int, ...]
+
+
+class Draws(Protocol):
+    """Random numbers for a batch. `size` is (C, H, W), (H, W) or (): of one picture; results are [B, *size] on `device`."""
+
+    device: torch.device
+    dtype: torch.dtype
+    """Of what is drawn, and so of what is computed with it: float32, or float64 where the published stream is repeated."""
+
+    def normal(self, mean: float, sd: float, size: Size) -> Tensor: ...
+
+    def uniform(self, low: float, high: float, size: Size) -> Tensor: ...
+
+    def integers(self, low: int, high: int | Sequence[int], size: Size) -> Tensor:
+        """int64 in low .. high - 1; `high` may differ from picture to picture."""
+        ...
+
+    def poisson(self, rate: Tensor) -> Tensor:
+        """One draw for every element of `rate` [B, C, H, W]."""
+        ...
+
+    def words(self, count: int) -> Iterator[np.ndarray]:
+        """For each picture in turn, `count` uniform 16-bit integers: the cheapest randomness, for looking things up."""
+        ...
+
+
+def keyed_seed(seed: int, sample_id: int | str, *purpose: int | str) -> int:
+    """A 64-bit seed that depends on all of its arguments and on nothing else."""
+    text = repr((seed, sample_id, *purpose)).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+
+
+class KeyedDraws:
+    """One generator a picture, keyed by (seed, sample id, purpose), always on the CPU so that every device sees the same."""
+
+    dtype = torch.float32
+
+    def __init__(
+        self, seed: int, sample_ids: Sequence[int | str], *purpose: int | str, device: torch.device | str = "cpu"
+    ) -> None:
+        self.device = torch.device(device)
+        self.generators = [torch.Generator().manual_seed(keyed_seed(seed, i, *purpose)) for i in sample_ids]
+
+    def _empty(self, size: Size, dtype: torch.dtype) -> Tensor:
+        return torch.empty(len(self.generators), *size, dtype=dtype)
+
+    def normal(self, mean: float, sd: float, size: Size) -> Tensor:
+        values = self._empty(size, self.dtype)
+        for row, generator in zip(values, self.generators, strict=True):
+            row.normal_(mean, sd, generator=generator)
+        return values.to(self.device)
+
+    def uniform(self, low: float, high: float, size: Size) -> Tensor:
+        values = self._empty(size, self.dtype)
+        for row, generator in zip(values, self.generators, strict=True):
+            row.uniform_(low, high, generator=generator)
+        return values.to(self.device)
+
+    def integers(self, low: int, high: int | Sequence[int], size: Size) -> Tensor:
+        values = self._empty(size, torch.int64)
+        highs = [high] * len(values) if isinstance(high, int) else high
+        for row, generator, end in zip(values, self.generators, highs, strict=True):
+            row.random_(low, end, generator=generator)
+        return values.to(self.device)
+
+    def poisson(self, rate: Tensor) -> Tensor:
+        pairs = zip(rate.to("cpu", self.dtype), self.generators, strict=True)
+        return torch.stack([torch.poisson(row, generator=generator) for row, generator in pairs]).to(self.device)
+
+    def words(self, count: int) -> Iterator[np.ndarray]:
+        for generator in self.generators:
+            quads = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None, generator=generator)
+            yield quads.numpy().view(np.uint16)[:count]
+
+
+class LegacyDraws:
+    """The published stream, for one picture: numbers of a `numpy.random.RandomState` in double precision, channels fastest."""
+
+    dtype = torch.float64
+
+    def __init__(self, state: np.random.RandomState, *, device: torch.device | str = "cpu") -> None:
+        self.state, self.device = state, torch.device(device)
+
+    def _batch_of_one(self, values: np.ndarray | float) -> Tensor:
+        values = np.asarray(values)
+        values = np.moveaxis(values, -1, 0) if values.ndim == 3 else values  # H W C -> C H W
+        return torch.from_numpy(np.array(values, order="C"))[None].to(self.device)
+
+    def normal(self, mean: float, sd: float, size: Size) -> Tensor:
+        return self._batch_of_one(self.state.normal(mean, sd, _channels_last(size)))
+
+    def uniform(self, low: float, high: float, size: Size) -> Tensor:
+        return self._batch_of_one(self.state.uniform(low, high, _channels_last(size)))
+
+    def integers(self, low: int, high: int | Sequence[int], size: Size) -> Tensor:
+        end = high if isinstance(high, int) else high[0]
+        return self._batch_of_one(self.state.randint(low, end, _channels_last(size)))
+
+    def poisson(self, rate: Tensor) -> Tensor:
+        return self._batch_of_one(self.state.poisson(rate[0].permute(1, 2, 0).cpu().numpy()).astype(np.float64))
+
+    def words(self, count: int) -> Iterator[np.ndarray]:
+        yield self.state.randint(0, 2**16, count).astype(np.uint16)
+
+
+def _channels_last(size: Size) -> Size:
+    return (*size[1:], size[0]) if len(size) == 3 else size

@@ -1,0 +1,111 @@
+"""How a picture becomes the network's input: evaluation transforms with names, recorded in every result.
+
+Corruptions work on the 8-bit picture at the size that the network sees, so a protocol ends there; normalising comes after.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+__all__ = ["PROTOCOLS", "Protocol", "normalisation_of", "protocol_of"]
+
+_FILTERS = {
+    "nearest": Image.Resampling.NEAREST,
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+    "lanczos": Image.Resampling.LANCZOS,
+}
+PROTOCOLS = {
+    "model": "what the network was published with: short side to size / crop_pct, centre crop",
+    "imagenet-c": "how ImageNet-C was made: short side to 256 pixels, bilinear; centre crop",
+    "crop": "centre crop only: for files that are already at their final size, as the published ImageNet-C",
+    "squash": "the whole picture, squeezed to the input size",
+    "none": "the picture as it is; it must have the size of the input",
+}
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """One evaluation transform.
+
+    Attributes:
+        name: of `PROTOCOLS`.
+        size: (H, W) of the result.
+        short_side: resize the shorter side to this first; None for no resizing.
+        interpolation: of the resizing.
+    """
+
+    name: str
+    size: tuple[int, int]
+    short_side: int | None = None
+    interpolation: str = "bilinear"
+
+    def apply(self, image: Image.Image) -> Tensor:
+        """RGB image -> uint8 [3, H, W].
+
+        Raises:
+            ValueError: the picture is smaller than the crop, or not of the exact size where nothing resizes it.
+        """
+        H, W = self.size
+        if self.name == "squash":
+            image = image.resize((W, H), _FILTERS[self.interpolation])
+        elif self.short_side is not None:
+            image = image.resize(_scaled(image.size, self.short_side), _FILTERS[self.interpolation])
+        width, height = image.size
+        if (height, width) != (H, W):
+            if self.name == "none" or height < H or width < W:
+                raise ValueError(f"it has {height}x{width} pixels and the network takes {H}x{W}")
+            left, top = round((width - W) / 2), round((height - H) / 2)
+            image = image.crop((left, top, left + W, top + H))
+        return torch.from_numpy(np.array(image)).permute(2, 0, 1)
+
+    def describe(self) -> dict[str, Any]:
+        return {**asdict(self), "meaning": PROTOCOLS[self.name]}
+
+
+def _scaled(size: tuple[int, int], short_side: int) -> tuple[int, int]:
+    """(width, height) whose shorter side is `short_side`; the other truncated, as torchvision does."""
+    width, height = size
+    if width <= height:
+        return short_side, int(short_side * height / width)
+    return int(short_side * width / height), short_side
+
+
+def protocol_of(name: str, model: nn.Module, size: tuple[int, int] | None = None) -> Protocol:
+    """The protocol `name` for this network.
+
+    Args:
+        name: of `PROTOCOLS`.
+        model: a timm network, whose `pretrained_cfg` says what it was published with.
+        size: (H, W) other than the network's own.
+    """
+    if name not in PROTOCOLS:
+        raise ValueError(f"there is no protocol {name!r}; choose one of {', '.join(PROTOCOLS)}")
+    cfg = getattr(model, "pretrained_cfg", None) or {}
+    H, W = size or tuple(cfg.get("test_input_size") or cfg.get("input_size") or (3, 224, 224))[1:]
+    if name == "imagenet-c":
+        if max(H, W) > 256:
+            raise ValueError(f"the protocol 'imagenet-c' crops from 256 pixels and the network takes {H}x{W}; choose 'model'")
+        return Protocol(name, (H, W), short_side=256)
+    if name != "model":
+        return Protocol(name, (H, W))
+    interpolation = cfg.get("interpolation") or "bicubic"
+    if cfg.get("crop_mode") == "squash" or H != W:
+        return Protocol("squash", (H, W), interpolation=interpolation)
+    crop_pct = cfg.get("test_crop_pct") or cfg.get("crop_pct") or 0.875
+    return Protocol(name, (H, W), short_side=math.floor(H / crop_pct), interpolation=interpolation)
+
+
+def normalisation_of(model: nn.Module) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """(mean, std) of the network's input, for values in 0 .. 1."""
+    from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
+
+    cfg = getattr(model, "pretrained_cfg", None) or {}
+    return tuple(cfg.get("mean") or IMAGENET_DEFAULT_MEAN), tuple(cfg.get("std") or IMAGENET_DEFAULT_STD)

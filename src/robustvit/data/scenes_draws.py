@@ -1,0 +1,55 @@
+"""Random numbers for scenes: a hash of (key of the scene, stream, position), so that any draw can be made alone, in any order.
+
+The numbers are those of SplitMix64 [Steele, Lea and Flood 2014] started at a place of its own for every stream. Only integer
+operations are used: the same scene comes out on every machine, with every version of NumPy and in every batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustvit.corruptions.randomness import keyed_seed
+
+__all__ = ["SceneDraws"]
+
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_ANGLES = 1024
+_TURN = 2 * np.pi * np.arange(_ANGLES) / _ANGLES
+_COSINE, _SINE = np.cos(_TURN).astype(np.float32), np.sin(_TURN).astype(np.float32)
+
+
+class SceneDraws:
+    """Draws for the scenes (seed, index), each with a key of its own."""
+
+    def __init__(self, seed: int, indices: Sequence[int]) -> None:
+        self.keys = np.array([keyed_seed(seed, int(i), "scenes") for i in indices], dtype=np.uint64)
+
+    def uniform(self, stream: int, size: tuple[int, ...] = (), low: float = 0, high: float = 1) -> NDArray[np.float32]:
+        """Float32 [B, *size] in low..high. Streams are independent; a larger `size` starts with the same numbers."""
+        values = (self._bits(stream, math.prod(size)) >> np.uint64(40)).astype(np.float32)  # 24 bits are exact in float32
+        values *= np.float32((high - low) * 2.0**-24)
+        values += np.float32(low)
+        return values.reshape(len(self.keys), *size)
+
+    def integers(self, stream: int, high: int, size: tuple[int, ...] = ()) -> NDArray[np.int64]:
+        """Int64 [B, *size] in 0..high - 1."""
+        return (self.uniform(stream, size).astype(np.float64) * high).astype(np.int64)
+
+    def directions(self, stream: int, size: tuple[int, ...] = ()) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Cosine and sine [B, *size] of angles on the whole circle, from a table: library cosines may depend on the batch."""
+        angle = self.integers(stream, _ANGLES, size)
+        return _COSINE[angle], _SINE[angle]
+
+    def _bits(self, stream: int, count: int) -> NDArray[np.uint64]:
+        position = np.arange(1, count + 1, dtype=np.uint64) + np.uint64(stream << 32)
+        z = self.keys[:, None] + position * _STEP
+        z ^= z >> np.uint64(30)
+        z *= np.uint64(0xBF58476D1CE4E5B9)
+        z ^= z >> np.uint64(27)
+        z *= np.uint64(0x94D049BB133111EB)
+        z ^= z >> np.uint64(31)
+        return z

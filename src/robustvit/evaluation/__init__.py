@@ -1,0 +1,1 @@
+"""Measuring how much of a network's accuracy survives."""

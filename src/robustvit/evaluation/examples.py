@@ -1,0 +1,72 @@
+"""A few pictures as the network saw them, for the report."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from itertools import islice
+
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from robustvit.data.pictures import Picture, UnreadablePictureError
+from robustvit.evaluation.classification import Task, predict
+from robustvit.evaluation.conditions import CLEAN, Condition
+from robustvit.evaluation.results import Example, ExamplePicture
+
+__all__ = ["make_examples"]
+
+SIDE = 160
+"""Larger pictures are shown at this size."""
+SHOWN = ("gaussian_noise", "defocus_blur", "fog", "jpeg_compression", "patches")
+
+
+def make_examples(model: nn.Module, task: Task, count: int) -> tuple[Example, ...]:
+    """The first `count` readable pictures, spread over the set, clean and under a condition of each group."""
+    conditions = _shown(task.conditions)
+    step = max(1, len(task.pictures) // max(count, 1))
+    examples: list[Example] = []
+    for picture in islice(task.pictures, 0, None, step):
+        if len(examples) == count:
+            break
+        try:
+            image = task.protocol.apply(picture.open())[None]
+        except (UnreadablePictureError, ValueError):
+            continue
+        examples.append(_example(model, task, picture, image, conditions))
+    return tuple(examples)
+
+
+def _shown(conditions: Sequence[Condition]) -> list[Condition]:
+    by_name = {c.name: c for c in conditions if c.severity in (0, 3)}
+    names = [n for n in SHOWN if n in by_name] or [n for n in by_name if n != "clean"][:4]
+    return [CLEAN, *(by_name[n] for n in names)]
+
+
+def _example(model: nn.Module, task: Task, picture: Picture, image: Tensor, conditions: Sequence[Condition]) -> Example:
+    seen = torch.cat([task.damage.apply(image, [picture.id], condition) for condition in conditions])
+    confidences, answers = predict(model, task, seen)
+    target = task.targets[picture.label]
+    shown = []
+    for condition, pixels, confidence, answer in zip(conditions, seen, confidences.tolist(), answers.tolist(), strict=True):
+        name = _class_name(task, answer)
+        shown.append(ExamplePicture(condition.name, condition.severity, _data_uri(pixels), name, confidence, answer == target))
+    return Example(picture.id, _class_name(task, target), tuple(shown))
+
+
+def _class_name(task: Task, position: int) -> str:
+    """The name of the class of the pictures that this answer means, or the number of the output."""
+    classes = [c for c, target in zip(task.pictures.classes, task.targets, strict=False) if target == position]
+    return classes[0] if classes else f"output {position if task.columns is None else task.columns[position]}"
+
+
+def _data_uri(pixels: Tensor) -> str:
+    image = Image.fromarray(pixels.permute(1, 2, 0).numpy())
+    if max(image.size) > SIDE:
+        image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
+    file = io.BytesIO()
+    image.save(file, "PNG") if max(image.size) <= 64 else image.save(file, "JPEG", quality=88)
+    kind = "png" if max(image.size) <= 64 else "jpeg"
+    return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"

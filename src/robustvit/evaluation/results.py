@@ -1,0 +1,228 @@
+"""What an evaluation found: cells, summaries with intervals, and everything needed to trust or repeat it.
+
+`results.json` has all of it, `results.csv` a row a cell, `report.html` is for reading.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from robustvit.files import write_whole
+
+__all__ = ["DEFINITIONS", "CellResult", "Example", "ExamplePicture", "ModelResults", "Results", "Value"]
+
+DEFINITIONS = {
+    "clean_accuracy": "Share of the pictures whose first answer is right (top-1), without any corruption.",
+    "mean_accuracy_15": "Top-1 accuracy, averaged over the 15 common corruptions and their 5 severities.",
+    "mean_accuracy_19": "Top-1 accuracy, averaged over all 19 corruptions and their 5 severities.",
+    "mean_accuracy": "Top-1 accuracy, averaged over the corruptions and severities that were measured.",
+    "retention": "Mean accuracy under corruption over clean accuracy: the share of the accuracy that survives.",
+    "mean_corruption_error": "mCE: for each of the 15 common corruptions, the summed error over the 5 severities divided by "
+    "that of AlexNet on ImageNet-C; then the mean. Comparable with published numbers only on ImageNet-C itself.",
+    "relative_mean_corruption_error": "As mCE, but of what each corruption adds to the clean error, for both networks "
+    "(AlexNet's clean error 0.4348).",
+    "expected_calibration_error": "Gap between confidence and accuracy, in 15 equal bins of confidence, weighted by size.",
+    "imagenet_a_accuracy": "Top-1 accuracy on ImageNet-A; only the 200 classes of that set compete.",
+    "imagenet_r_accuracy": "Top-1 accuracy on ImageNet-R; only the 200 classes of that set compete.",
+    "patches_accuracy": "Top-1 accuracy with a random tenth of the patches replaced by noise.",
+    "mean_flip_rate": "mFR: for each of the 10 sequence types of ImageNet-P, the share of frames at which the answer changes, "
+    "over that of AlexNet; then the mean.",
+    "mean_flip_probability": "Share of frames at which the answer changes, averaged over the sequence types.",
+    "interval": "95 % interval from 1000 bootstrap samples of the pictures, the same ones in every cell.",
+}
+
+
+@dataclass(frozen=True)
+class Value:
+    """A number with its interval (`low` and `high` are None where there is none)."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """One suite, condition and severity.
+
+    Attributes:
+        suite: which suite asked for it ("clean", "common15", "imagenet-a", ...).
+        condition: "clean", a corruption, "patches" or a sequence type.
+        severity: 1 to 5; 0 where there is none.
+        images: pictures that were measured.
+        accuracy: top-1, with interval.
+        calibration_error: expected calibration error; None for sequences.
+        flip_probability: of a sequence type; None elsewhere.
+    """
+
+    suite: str
+    condition: str
+    severity: int
+    images: int
+    accuracy: Value | None
+    calibration_error: float | None = None
+    flip_probability: float | None = None
+
+
+@dataclass(frozen=True)
+class ExamplePicture:
+    """One picture as the network saw it. `image` is a data URI."""
+
+    condition: str
+    severity: int
+    image: str
+    answer: str
+    confidence: float
+    right: bool
+
+
+@dataclass(frozen=True)
+class Example:
+    """One picture of the set under several conditions, clean first."""
+
+    id: str
+    label: str
+    pictures: tuple[ExamplePicture, ...]
+
+
+@dataclass(frozen=True)
+class ModelResults:
+    """One network.
+
+    Attributes:
+        name: as it was given.
+        parameters: how many.
+        protocol: how pictures became its input (name, size, resize, interpolation, mean, std).
+        summary: name of `DEFINITIONS` -> value.
+        cells: every condition.
+        skipped: (id, reason) of pictures that could not be read.
+        examples: a few pictures with the network's answers.
+        seconds: how long it took.
+    """
+
+    name: str
+    parameters: int
+    protocol: dict[str, Any]
+    summary: dict[str, Value]
+    cells: tuple[CellResult, ...]
+    skipped: tuple[tuple[str, str], ...] = ()
+    examples: tuple[Example, ...] = ()
+    seconds: float = 0.0
+
+    def accuracy(self, condition: str, severity: int = 0) -> float:
+        """Top-1 accuracy in one cell.
+
+        Raises:
+            KeyError: that cell was not measured.
+        """
+        for cell in self.cells:
+            if (cell.condition, cell.severity) == (condition, severity) and cell.accuracy is not None:
+                return cell.accuracy.value
+        raise KeyError(f"{condition} at severity {severity} was not measured")
+
+
+@dataclass(frozen=True)
+class Results:
+    """What `evaluate` returns: one or several networks on the same pictures.
+
+    Attributes:
+        models: what each network reached.
+        suites: which were asked for.
+        data: the pictures: name, images, classes, subset, seed, how corruptions were made.
+        versions: of this package and those it stands on.
+        created: when, in UTC.
+        definitions: what every number in `summary` means.
+    """
+
+    models: tuple[ModelResults, ...]
+    suites: tuple[str, ...]
+    data: dict[str, Any]
+    versions: dict[str, str]
+    created: str
+    definitions: dict[str, str] = field(default_factory=lambda: dict(DEFINITIONS))
+
+    def _summary(self, name: str) -> float:
+        values = self.models[0].summary
+        if name not in values:
+            raise AttributeError(f"{name} was not measured with suite {', '.join(self.suites)}; known are {', '.join(values)}")
+        return values[name].value
+
+    @property
+    def clean(self) -> float:
+        """Clean accuracy of the first network."""
+        return self._summary("clean_accuracy")
+
+    @property
+    def mean_corruption_error(self) -> float:
+        """mCE of the first network, see `DEFINITIONS`."""
+        return self._summary("mean_corruption_error")
+
+    @property
+    def mean_accuracy(self) -> float:
+        """Mean accuracy of the first network over the corruptions that were measured."""
+        return self._summary("mean_accuracy")
+
+    @property
+    def retention(self) -> float:
+        """Mean accuracy over clean accuracy of the first network."""
+        return self._summary("retention")
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def save(self, folder: str | Path) -> Path:
+        """Writes results.json, results.csv and report.html; returns the folder."""
+        from robustvit.report.page import write_page
+
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        with write_whole(folder / "results.json") as file:
+            file.write_text(json.dumps(self.to_json(), indent=1))
+        with write_whole(folder / "results.csv") as file:
+            self._write_csv(file)
+        write_page(self, folder / "report.html")
+        return folder
+
+    def _write_csv(self, path: Path) -> None:
+        columns = ("model", "suite", "condition", "severity", "images", "accuracy", "low", "high", "calibration_error")
+        with path.open("w", newline="") as stream:
+            writer = csv.writer(stream)
+            writer.writerow([*columns, "flip_probability"])
+            for model in self.models:
+                for cell in model.cells:
+                    accuracy = cell.accuracy or Value(float("nan"))
+                    place = (model.name, cell.suite, cell.condition, cell.severity, cell.images)
+                    numbers = (accuracy.value, accuracy.low, accuracy.high, cell.calibration_error, cell.flip_probability)
+                    writer.writerow([*place, *("" if n is None or n != n else n for n in numbers)])
+
+    @staticmethod
+    def load(path: str | Path) -> Results:
+        """Reads a results.json, or the folder that has one."""
+        path = Path(path)
+        stored = json.loads((path / "results.json" if path.is_dir() else path).read_text())
+        models = tuple(_model_from_json(model) for model in stored.pop("models"))
+        return Results(models=models, suites=tuple(stored.pop("suites")), **stored)
+
+
+def _value(stored: dict[str, Any] | None) -> Value | None:
+    return None if stored is None else Value(**stored)
+
+
+def _model_from_json(stored: dict[str, Any]) -> ModelResults:
+    cells: Sequence[dict[str, Any]] = stored.pop("cells")
+    examples: Sequence[dict[str, Any]] = stored.pop("examples")
+    summary = {name: Value(**value) for name, value in stored.pop("summary").items()}
+    return ModelResults(
+        summary=summary,
+        cells=tuple(CellResult(**{**cell, "accuracy": _value(cell["accuracy"])}) for cell in cells),
+        skipped=tuple((i, reason) for i, reason in stored.pop("skipped")),
+        examples=tuple(
+            Example(e["id"], e["label"], tuple(ExamplePicture(**picture) for picture in e["pictures"])) for e in examples
+        ),
+        **stored,
+    )

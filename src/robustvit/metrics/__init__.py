@@ -1,0 +1,73 @@
+"""Robustness metrics: one definition a file, pure functions, fractions in 0..1.
+
+Tensors on any device, arrays and sequences are accepted. Nothing here runs a network or reads a data set.
+"""
+
+from __future__ import annotations
+
+from robustvit.metrics.accuracy import accuracy, correctness, error, predicted_classes
+from robustvit.metrics.alexnet import (
+    ALEXNET_ERRORS,
+    ALEXNET_EXTRA_ERRORS,
+    ALEXNET_FLIPS,
+    COMMON15,
+    EXTRA4,
+    ErrorTable,
+    ValueTable,
+)
+from robustvit.metrics.bootstrap import Interval, bootstrap_cells, bootstrap_mean
+from robustvit.metrics.calibration import calibration_error, expected_calibration_error
+from robustvit.metrics.class_subset import ClassSubset, imagenet_subset, subset_accuracy, subset_predictions
+from robustvit.metrics.corruption_error import (
+    corruption_errors,
+    extra_corruption_errors,
+    mean_corruption_error,
+    relative_corruption_errors,
+    relative_mean_corruption_error,
+)
+from robustvit.metrics.flips import flip_probability, flip_rates, mean_flip_probability, mean_flip_rate, sequence_rule
+from robustvit.metrics.mean_accuracy import CORRUPTION_SETS, mean_accuracy
+from robustvit.metrics.retention import retention
+from robustvit.metrics.top5_distance import mean_top5_distance, ranking, sequence_top5_distance, top5_distance
+from robustvit.metrics.zipf_distance import zipf_distance
+
+__all__ = [
+    "ALEXNET_ERRORS",
+    "ALEXNET_EXTRA_ERRORS",
+    "ALEXNET_FLIPS",
+    "COMMON15",
+    "CORRUPTION_SETS",
+    "EXTRA4",
+    "ClassSubset",
+    "ErrorTable",
+    "Interval",
+    "ValueTable",
+    "accuracy",
+    "bootstrap_cells",
+    "bootstrap_mean",
+    "calibration_error",
+    "correctness",
+    "corruption_errors",
+    "error",
+    "expected_calibration_error",
+    "extra_corruption_errors",
+    "flip_probability",
+    "flip_rates",
+    "imagenet_subset",
+    "mean_accuracy",
+    "mean_corruption_error",
+    "mean_flip_probability",
+    "mean_flip_rate",
+    "mean_top5_distance",
+    "predicted_classes",
+    "ranking",
+    "relative_corruption_errors",
+    "relative_mean_corruption_error",
+    "retention",
+    "sequence_rule",
+    "sequence_top5_distance",
+    "subset_accuracy",
+    "subset_predictions",
+    "top5_distance",
+    "zipf_distance",
+]

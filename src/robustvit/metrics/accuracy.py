@@ -1,0 +1,46 @@
+"""Top-1 accuracy and error."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustvit.metrics.arrays import ArrayLike, IntArray, to_floats, to_integers
+
+__all__ = ["accuracy", "correctness", "error", "predicted_classes"]
+
+
+def predicted_classes(outputs: ArrayLike) -> IntArray:
+    """The arg-max of logits or probabilities [n, K]; integer predictions [n] come back as they are."""
+    shape = np.shape(outputs)
+    if len(shape) == 1:
+        return to_integers(outputs, "predictions of shape [n]")
+    if len(shape) != 2 or shape[1] < 1:
+        raise ValueError(f"outputs must be logits [n, K] or predictions [n], got shape {list(shape)}")
+    return to_floats(outputs, "logits").argmax(axis=1).astype(np.int64)
+
+
+def correctness(outputs: ArrayLike, targets: ArrayLike) -> NDArray[np.bool_]:
+    """[n]: whether the predicted class is the target.
+
+    Args:
+        outputs: logits or probabilities [n, K], or predicted classes [n].
+        targets: class indices [n].
+    """
+    predicted, wanted = predicted_classes(outputs), to_integers(targets, "targets")
+    if predicted.shape != wanted.shape:
+        raise ValueError(f"{list(predicted.shape)} predictions for targets of shape {list(wanted.shape)}; give one for each")
+    return predicted == wanted
+
+
+def accuracy(outputs: ArrayLike, targets: ArrayLike) -> float:
+    """Fraction of samples whose top-1 class is the target; arguments as for `correctness`."""
+    correct = correctness(outputs, targets)
+    if not len(correct):
+        raise ValueError("the accuracy of no samples is not defined; the data set or subset is empty")
+    return float(correct.mean())
+
+
+def error(outputs: ArrayLike, targets: ArrayLike) -> float:
+    """`1 - accuracy`."""
+    return 1 - accuracy(outputs, targets)

@@ -1,0 +1,86 @@
+"""Percentile bootstrap: how far a score could lie from what one draw of test pictures shows.
+
+Pictures are drawn with replacement. Cells (clean, fog at severity 3, ...) that show the same pictures are resampled together,
+so that a score made of several cells, such as mCE or retention, keeps their correlation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from robustvit.metrics.arrays import ArrayLike, FloatArray, require_fractions, to_floats
+
+__all__ = ["Interval", "Statistic", "bootstrap_cells", "bootstrap_mean"]
+
+Statistic = Callable[[FloatArray], FloatArray]
+"""Accuracies of the cells [..., cells] -> score [...]."""
+
+_COUNTS_AT_ONCE = 4_000_000
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate and the interval around it, with what is needed to compute both again."""
+
+    estimate: float
+    low: float
+    high: float
+    level: float
+    resamples: int
+    seed: int
+
+
+def bootstrap_mean(outcomes: ArrayLike, *, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Interval:
+    """Interval for the mean of per-picture outcomes [n] in 0..1, such as correctness."""
+    values = to_floats(outcomes, "outcomes")
+    if values.ndim != 1:
+        raise ValueError(f"outcomes must be one for each picture [n], got shape {list(values.shape)}")
+    return bootstrap_cells(values[None], _first_cell, level=level, resamples=resamples, seed=seed)
+
+
+def bootstrap_cells(
+    outcomes: ArrayLike, statistic: Statistic, *, level: float = 0.95, resamples: int = 1000, seed: int = 0
+) -> Interval:
+    """Interval for a score of several cells that show the same pictures.
+
+    Args:
+        outcomes: [cells, pictures], each in 0..1; column j is the same picture in every cell.
+        statistic: accuracies [..., cells] -> score [...]; see `robustvit.metrics.cell_statistics`.
+        level: of confidence; the interval lies between the quantiles (1 - level)/2 and (1 + level)/2.
+        resamples: number of draws.
+        seed: of the draws.
+    """
+    values = to_floats(outcomes, "outcomes")
+    if values.ndim != 2 or not values.size:
+        raise ValueError(f"outcomes must be [cells, pictures] and not empty, got shape {list(values.shape)}")
+    require_fractions(values, "outcomes")
+    if not 0 < level < 1 or resamples < 1:
+        raise ValueError(f"level={level:g} with resamples={resamples} is not possible; give 0 < level < 1 and resamples >= 1")
+    estimate = float(statistic(values.mean(axis=1)))
+    scores = statistic(_resampled_accuracies(values, resamples, seed))
+    if np.shape(scores) != (resamples,):
+        raise ValueError(
+            f"the statistic must turn [{resamples}, cells] into [{resamples}], got shape {list(np.shape(scores))}"
+        )
+    low, high = np.quantile(scores, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(estimate, float(low), float(high), level, resamples, seed)
+
+
+def _first_cell(accuracies: FloatArray) -> FloatArray:
+    return accuracies[..., 0]
+
+
+def _resampled_accuracies(values: FloatArray, resamples: int, seed: int) -> FloatArray:
+    """[resamples, cells]: `sum_j m_j x_j / n` with m multinomial, how often picture j was drawn."""
+    n = values.shape[1]
+    generator = np.random.default_rng(seed)
+    parts = []
+    for start in range(0, resamples, max(1, _COUNTS_AT_ONCE // n)):
+        rows = min(resamples - start, max(1, _COUNTS_AT_ONCE // n))
+        drawn = generator.integers(0, n, size=(rows, n)) + n * np.arange(rows)[:, None]
+        counts = np.bincount(drawn.ravel(), minlength=rows * n).reshape(rows, n)
+        parts.append(counts.astype(np.float64) @ values.T / n)
+    return np.concatenate(parts)

@@ -1,0 +1,63 @@
+"""Top-5 distance: how far the five best classes move from frame to frame (uT5D), also divided by a baseline (T5D, mT5D)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustvit.metrics.arrays import ArrayLike, IntArray, require_names, to_floats, to_integers
+from robustvit.metrics.flips import SequenceRule, frame_pairs
+
+__all__ = ["mean_top5_distance", "ranking", "sequence_top5_distance", "top5_distance"]
+
+
+def ranking(scores: ArrayLike) -> IntArray:
+    """Class indices [..., K] from the best to the worst of scores [..., K]; of equal scores the lower index comes first."""
+    return np.argsort(-to_floats(scores, "scores"), axis=-1, kind="stable").astype(np.int64)
+
+
+def top5_distance(first: ArrayLike, second: ArrayLike) -> NDArray[np.int64]:
+    """`d = sum_{k=1..5} |(k-1) - min(sigma(k)-1, 5)|`, sigma(k) the rank in `second` of the k-th class of `first`.
+
+    Args:
+        first, second: rankings [..., 5 or more], best class first; what is beyond the fifth has no influence.
+
+    Returns:
+        [...]: 0 for the same five in the same order, 15 when all five leave, at most 18 (three leave, two go ahead).
+    """
+    a, b = to_integers(first, "rankings"), to_integers(second, "rankings")
+    if min(a.ndim, b.ndim) < 1 or min(a.shape[-1], b.shape[-1]) < 5:
+        raise ValueError(f"rankings need 5 classes or more, got shapes {list(a.shape)} and {list(b.shape)}")
+    same = a[..., :5, None] == b[..., None, :5]
+    rank = np.where(same.any(-1), same.argmax(-1), 5)  # min(sigma(k) - 1, 5)
+    return np.abs(np.arange(5) - rank).sum(-1)
+
+
+def sequence_top5_distance(rankings: ArrayLike, rule: SequenceRule, *, difficulty: int = 1) -> float:
+    """uT5D: the mean distance over frames and sequences, comparing the frames that `flip_probability` compares.
+
+    Args:
+        rankings: [sequences, frames, 5 or more], best class first.
+        rule: see `sequence_rule`.
+        difficulty: how far apart compared frames are.
+    """
+    classes = to_integers(rankings, "rankings")
+    if classes.ndim != 3 or not len(classes):
+        raise ValueError(f"rankings must be [sequences, frames, 5 or more], got shape {list(classes.shape)}")
+    earlier, later = frame_pairs(classes.shape[1], rule, difficulty)
+    return float(top5_distance(classes[:, earlier], classes[:, later]).mean())
+
+
+def mean_top5_distance(distances: Mapping[str, float], baseline: Mapping[str, float]) -> float:
+    """mT5D: the mean over types of `T5D_p = uT5D_p / uT5D_p(baseline)`. No baseline is shipped: give your own.
+
+    Args:
+        distances: type -> uT5D; all types of the baseline.
+        baseline: type -> uT5D of the reference network, above 0.
+    """
+    require_names(distances, baseline, "mT5D")
+    if not baseline or min(baseline.values()) <= 0:
+        raise ValueError(f"the baseline of mT5D must have distances above 0 for every type, got {dict(baseline)}")
+    return float(np.mean([distances[name] / value for name, value in baseline.items()]))

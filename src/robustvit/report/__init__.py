@@ -1,0 +1,1 @@
+"""What an evaluation found, as one self-contained HTML page."""

@@ -1,0 +1,217 @@
+"""The numbers of the summaries as cards, and several networks side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from robustvit.evaluation.results import ModelResults, Results, Value
+from robustvit.report.charts import Bar, Series, bars, curves, gauge
+from robustvit.report.figures import (
+    CLEAN_SERIES,
+    Heat,
+    HeatRow,
+    Panel,
+    heat_cell,
+    heat_scale,
+    sequence_label,
+    severity_points,
+    severity_ticks,
+)
+from robustvit.report.grids import Grid, grids_of, sequence_cells
+from robustvit.report.headline import MEANS, rank, ranking_measure
+from robustvit.report.numbers import ORDER, interval, is_number, mean, measure_of, percent, words
+
+__all__ = ["Card", "Ranking", "cards", "compared_curves", "compared_heats", "compared_sequences", "overview", "ranking"]
+
+
+@dataclass(frozen=True)
+class Card:
+    """One number of a summary, with its interval in words and as a drawing."""
+
+    name: str
+    label: str
+    text: str
+    interval: str
+    is_lower_better: bool
+    chart: Markup | None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A number in the table of networks. `order` sorts it."""
+
+    text: str
+    interval: str
+    is_best: bool
+    order: float | None
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The table of networks: (name, label, whether lower is better) of the columns; (place, network, numbers) of the rows."""
+
+    columns: tuple[tuple[str, str, bool], ...]
+    rows: tuple[tuple[int, ModelResults, tuple[Entry, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Clean and corrupted accuracy of one network."""
+
+    place: int
+    name: str
+    chart: Markup
+
+
+def summary_names(models: Sequence[ModelResults]) -> list[str]:
+    """All numbers of the summaries, in the order of the page."""
+    found = dict.fromkeys(name for model in models for name in model.summary)
+    for exact in ("mean_accuracy_15", "mean_accuracy_19"):
+        if all(exact in m.summary and m.summary[exact] == m.summary.get("mean_accuracy") for m in models):
+            found.pop("mean_accuracy", None)  # the same number under its more exact name
+    return sorted(found, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
+
+
+def cards(model: ModelResults) -> tuple[Card, ...]:
+    """The summary of one network."""
+    return tuple(_card(name, model.summary[name]) for name in summary_names([model]))
+
+
+def _card(name: str, value: Value) -> Card:
+    measure = measure_of(name)
+    reach = interval(value)
+    fits = is_number(value.value) and 0 <= value.value <= 1
+    chart = gauge(value.value, value.low, value.high, f"{measure.label}: {percent(value.value)} {reach}") if fits else None
+    return Card(name, measure.label, percent(value.value), reach, not measure.higher_is_better, chart)
+
+
+def in_order(models: Sequence[ModelResults]) -> list[tuple[int, ModelResults]]:
+    """(place as given, network), best first."""
+    measure = ranking_measure(models)
+    ranked = rank(models, measure) if measure else list(models)
+    places = {id(model): place for place, model in enumerate(models)}
+    return [(places[id(model)], model) for model in ranked]
+
+
+def ranking(models: Sequence[ModelResults]) -> Ranking:
+    """All summaries in one table, the best of each column marked."""
+    names = summary_names(models)
+    best = {
+        name: _best([m.summary[name].value for m in models if name in m.summary], measure_of(name).higher_is_better)
+        for name in names
+    }
+
+    def entry(model: ModelResults, name: str) -> Entry:
+        value = model.summary.get(name)
+        number = value.value if value and is_number(value.value) else None
+        return Entry(percent(number), interval(value), number is not None and number == best[name], number)
+
+    columns = tuple((name, measure_of(name).label, not measure_of(name).higher_is_better) for name in names)
+    rows = tuple((place, model, tuple(entry(model, name) for name in names)) for place, model in in_order(models))
+    return Ranking(columns, rows)
+
+
+def _best(numbers: Sequence[float | None], higher: bool = True) -> float | None:
+    """None where there is nothing to choose from."""
+    kept = {number for number in numbers if number is not None and is_number(number)}
+    if len(kept) < 2:
+        return None
+    return max(kept) if higher else min(kept)
+
+
+def overview(models: Sequence[ModelResults]) -> tuple[Overview, ...]:
+    """Bars of clean and corrupted accuracy for each network, best first."""
+    mean_name = next((name for name in MEANS if any(name in model.summary for model in models)), None)
+    shown = []
+    for place, model in in_order(models):
+        values = [("clean", model.summary.get("clean_accuracy"), CLEAN_SERIES)]
+        if mean_name:
+            values.append(("corrupted", model.summary.get(mean_name), place))
+        rows = [Bar(label, v.value, v.low, v.high, series=series) for label, v, series in values if v is not None]
+        told = ", ".join(f"{row.label} {percent(row.value)}" for row in rows)
+        if rows:
+            shown.append(Overview(place, model.name, bars(rows, f"{model.name}: {told}", top=1.0)))
+    return tuple(shown)
+
+
+def _shared_grids(models: Sequence[ModelResults]) -> dict[tuple[str, ...], list[tuple[int, ModelResults, Grid]]]:
+    """Suites -> the networks that have a grid of them."""
+    shared: dict[tuple[str, ...], list[tuple[int, ModelResults, Grid]]] = {}
+    for place, model in enumerate(models):
+        for grid in grids_of(model):
+            shared.setdefault(grid.suites, []).append((place, model, grid))
+    return shared
+
+
+def compared_curves(models: Sequence[ModelResults]) -> list[tuple[str, tuple[Panel, ...]]]:
+    """For each grid: curves over severity, one line a network, over all corruptions and by group."""
+    figures = []
+    for suites, members in _shared_grids(models).items():
+        ticks = severity_ticks(grid for _, _, grid in members)
+        groups = dict.fromkeys(group for _, _, grid in members for group in grid.groups)
+        kinds = ["all corruptions", *groups] if len(groups) > 1 else [*groups]
+        figures.append((", ".join(suites), tuple(_curve_panel(kind, members, ticks) for kind in kinds)))
+    return figures
+
+
+def _curve_panel(kind: str, members: Sequence[tuple[int, ModelResults, Grid]], ticks: Sequence[tuple[int, str]]) -> Panel:
+    lines = []
+    for place, model, grid in members:
+        names = None if kind == "all corruptions" else grid.groups.get(kind, ())
+        points = severity_points(grid, names, ticks)
+        lines.append(Series(model.name, points, place, percent(points[-1][1]) if len(members) <= CROWD else ""))
+    told = "; ".join(f"{line.name}: {', '.join(percent(y) for _, y in line.points)}" for line in lines)
+    return Panel(kind, "", curves(lines, ticks, f"Accuracy over severity, {kind}. {told}"))
+
+
+CROWD = 6
+"""With more networks than this, curves have no numbers at their ends."""
+
+
+def compared_heats(results: Results, top: float) -> list[tuple[str, Heat]]:
+    """For each grid: corruption x network, averaged over severities."""
+    return [(", ".join(suites), _compared_heat(members, top)) for suites, members in _shared_grids(results.models).items()]
+
+
+def _compared_heat(members: Sequence[tuple[int, ModelResults, Grid]], top: float) -> Heat:
+    def row(label: str, corruptions: Sequence[str] | None) -> HeatRow:
+        values = [grid.mean(corruptions) for _, _, grid in members]
+        best = _best(values)
+        return HeatRow(
+            label,
+            tuple(
+                heat_cell(v, top, f"{model.name}, {label}", v is not None and v == best)
+                for v, (_, model, _) in zip(values, members, strict=True)
+            ),
+        )
+
+    groups: dict[str, dict[str, None]] = {}
+    for _, _, grid in members:
+        for group, names in grid.groups.items():
+            groups.setdefault(group, {}).update(dict.fromkeys(names))
+    return Heat(
+        columns=tuple(model.name for _, model, _ in members),
+        groups=tuple((group, tuple(row(words(name), [name]) for name in names)) for group, names in groups.items()),
+        foot=row("mean", None),
+        scale=heat_scale(top),
+    )
+
+
+def compared_sequences(models: Sequence[ModelResults]) -> list[tuple[str, tuple[tuple[str, bool], ...]]]:
+    """(sequence type, (flip probability, whether it is the lowest) of each network), and the mean at the end."""
+    found: dict[str, dict[int, float | None]] = {}
+    for place, model in enumerate(models):
+        for cell in sequence_cells(model):
+            found.setdefault(sequence_label(cell), {})[place] = cell.flip_probability
+    if not found:
+        return []
+    averages = {place: mean(row.get(place) for row in found.values()) for place in range(len(models))}
+    table = []
+    for label, row in [*found.items(), ("mean", averages)]:
+        values = [row.get(place) for place in range(len(models))]
+        lowest = _best(values, higher=False)
+        table.append((label, tuple((percent(v), v is not None and v == lowest) for v in values)))
+    return table

@@ -1,0 +1,211 @@
+"""The figures of one network: bars by corruption, the heat map, curves over severity, sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from robustvit.evaluation.results import CellResult, ModelResults, Results
+from robustvit.report.charts import Bar, Series, bars, curves, heat_colours
+from robustvit.report.grids import Grid, grids_of, sequence_cells
+from robustvit.report.numbers import count, interval, is_number, mean, percent, words
+
+__all__ = [
+    "Heat",
+    "HeatCell",
+    "HeatRow",
+    "Panel",
+    "bar_panels",
+    "extremes",
+    "grid_heat",
+    "heat_top",
+    "sequence_bars",
+    "severity_curves",
+]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A chart with a heading and a short remark."""
+
+    title: str
+    remark: str
+    chart: Markup
+
+
+@dataclass(frozen=True)
+class HeatCell:
+    """One cell: text, colours (empty without a number), what a pointer shows, and whether it is the best of its row."""
+
+    text: str
+    background: str = ""
+    letters: str = ""
+    detail: str = ""
+    is_best: bool = False
+
+
+@dataclass(frozen=True)
+class HeatRow:
+    """One row of a heat map."""
+
+    label: str
+    cells: tuple[HeatCell, ...]
+
+
+@dataclass(frozen=True)
+class Heat:
+    """A table with coloured cells.
+
+    Attributes:
+        columns: their headings.
+        groups: (group, its rows).
+        foot: the row of means.
+        scale: (text, background, letters) of the legend.
+    """
+
+    columns: tuple[str, ...]
+    groups: tuple[tuple[str, tuple[HeatRow, ...]], ...]
+    foot: HeatRow
+    scale: tuple[tuple[str, str, str], ...]
+
+
+def heat_top(results: Results) -> float:
+    """Where the colour scale ends: the best accuracy of all networks, the same for every heat map of a page."""
+    numbers = [0.05]
+    for grid in (grid for model in results.models for grid in grids_of(model)):
+        numbers += [grid.clean.value] if grid.clean and is_number(grid.clean.value) else []
+        numbers += [c.accuracy.value for c in grid.cells.values() if c.accuracy and is_number(c.accuracy.value)]
+    return max(numbers)
+
+
+def heat_scale(top: float) -> tuple[tuple[str, str, str], ...]:
+    """The legend of a heat map."""
+    return tuple((percent(top * k / 4, 0), *heat_colours(top * k / 4, top)) for k in range(5))
+
+
+def heat_cell(value: float | None, top: float, detail: str = "", is_best: bool = False) -> HeatCell:
+    return HeatCell(percent(value, sign=False), *heat_colours(value, top), detail=detail, is_best=is_best)
+
+
+def grid_heat(grid: Grid, top: float) -> Heat:
+    """Corruption x severity with the means of rows and columns."""
+
+    def row(corruption: str) -> HeatRow:
+        cells = [
+            heat_cell(grid.accuracy(corruption, s), top, _detail(grid.cells.get((corruption, s)))) for s in grid.severities
+        ]
+        average = heat_cell(grid.mean([corruption]), top, f"{words(corruption)}, mean over severities")
+        return HeatRow(words(corruption), (*cells, average))
+
+    foot = [heat_cell(grid.mean(severity=s), top, f"mean over corruptions, severity {s}") for s in grid.severities]
+    return Heat(
+        columns=(*(str(s) for s in grid.severities), "mean"),
+        groups=tuple((group, tuple(row(name) for name in names)) for group, names in grid.groups.items()),
+        foot=HeatRow("mean", (*foot, heat_cell(grid.mean(), top, "mean over all cells"))),
+        scale=heat_scale(top),
+    )
+
+
+def bar_panels(grid: Grid) -> tuple[Panel, ...]:
+    """A bar chart for each group: accuracy by corruption, averaged over severities, against the clean one."""
+    clean = grid.clean.value if grid.clean and is_number(grid.clean.value) else None
+    return tuple(_bar_panel(grid, group, names, clean) for group, names in grid.groups.items())
+
+
+def _bar_panel(grid: Grid, group: str, names: Sequence[str], clean: float | None) -> Panel:
+    values = {name: grid.mean([name]) for name in names}
+    rows = [Bar("clean", clean, *_reach(grid), series=CLEAN_SERIES)] if clean is not None else []
+    rows += [Bar(words(name), value, reference=clean, series=_series(group)) for name, value in values.items()]
+    told = ", ".join(f"{words(name)} {percent(value)}" for name, value in values.items())
+    average = grid.mean(names)
+    remark = f"mean {percent(average)}"
+    if clean is not None and average is not None:
+        remark += f", {100 * abs(clean - average):.1f} points {'below' if average <= clean else 'above'} clean"
+    return Panel(group, remark, bars(rows, f"Accuracy under {group}, clean {percent(clean)}: {told}", top=1.0))
+
+
+CLEAN_SERIES = 7
+_SERIES = {"noise": 0, "blur": 1, "weather": 2, "digital": 3}
+
+
+def _series(group: str) -> int:
+    return _SERIES.get(group, 4)
+
+
+def _reach(grid: Grid) -> tuple[float | None, float | None]:
+    return (grid.clean.low, grid.clean.high) if grid.clean else (None, None)
+
+
+def severity_ticks(grids: Iterable[Grid]) -> list[tuple[int, str]]:
+    """The steps of curves: clean where it is known, then the severities."""
+    found = list(grids)
+    severities = sorted({s for grid in found for s in grid.severities})
+    clean = any(grid.clean and is_number(grid.clean.value) for grid in found)
+    return [(0, "clean")] * clean + [(s, str(s)) for s in severities]
+
+
+def severity_points(
+    grid: Grid, corruptions: Sequence[str] | None, ticks: Sequence[tuple[int, str]]
+) -> tuple[tuple[int, float | None], ...]:
+    """The curve of these corruptions (None: all), starting at the clean accuracy."""
+    clean = grid.clean.value if grid.clean else None
+    return tuple((x, clean if x == 0 else grid.mean(corruptions, x)) for x, _ in ticks)
+
+
+def severity_curves(grid: Grid) -> Markup:
+    """Accuracy over severity, one line a group."""
+    ticks = severity_ticks([grid])
+    lines = []
+    for group, names in grid.groups.items():
+        points = severity_points(grid, names, ticks)
+        lines.append(Series(group, points, _series(group), f"{group} {percent(points[-1][1], 0, sign=False)}"))
+    told = "; ".join(f"{line.name} {' '.join(percent(y) for _, y in line.points)}" for line in lines)
+    return curves(lines, ticks, f"Accuracy over severity ({', '.join(label for _, label in ticks)}): {told}", right=76.0)
+
+
+def extremes(grid: Grid) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
+    """(heading, (corruption, accuracy and loss)) of the corruptions that cost most and least, at most three each."""
+    measured = [(value, name) for name in grid.corruptions if (value := grid.mean([name])) is not None]
+    most = min(3, len(measured) // 2)
+    if not most:
+        return ()
+    ordered = sorted(measured)
+    clean = grid.clean.value if grid.clean and is_number(grid.clean.value) else None
+
+    def told(value: float) -> str:
+        change = "" if clean is None else f" ({100 * (value - clean):+.1f} points)".replace("-", "\N{MINUS SIGN}")
+        return percent(value) + change
+
+    def listed(pairs: Sequence[tuple[float, str]]) -> tuple[tuple[str, str], ...]:
+        return tuple((words(name), told(value)) for value, name in pairs)
+
+    return ("Costs most", listed(ordered[:most])), ("Costs least", listed(ordered[: -most - 1 : -1]))
+
+
+def sequence_bars(model: ModelResults) -> Markup | None:
+    """Flip probabilities by sequence type, and their mean; None without sequences."""
+    cells = sequence_cells(model)
+    if not cells:
+        return None
+    rows = [Bar(sequence_label(cell), cell.flip_probability) for cell in cells]
+    rows.append(Bar("mean", mean(cell.flip_probability for cell in cells), series=CLEAN_SERIES))
+    told = ", ".join(f"{row.label} {percent(row.value)}" for row in rows)
+    return bars(rows, f"Flip probability: {told}")
+
+
+def sequence_label(cell: CellResult) -> str:
+    return words(cell.condition) + (f" {cell.severity}" if cell.severity else "")
+
+
+def _detail(cell: CellResult | None) -> str:
+    if cell is None:
+        return "not measured"
+    value = cell.accuracy.value if cell.accuracy else None
+    parts = [f"{words(cell.condition)}, severity {cell.severity}: {percent(value)}"]
+    if reach := interval(cell.accuracy):
+        parts.append(f"95 % interval {reach}")
+    if cell.calibration_error is not None:
+        parts.append(f"calibration error {percent(cell.calibration_error)}")
+    return ", ".join([*parts, f"{count(cell.images)} pictures"])

@@ -1,0 +1,103 @@
+"""The cells of an evaluation, sorted into what the report draws: corruption x severity, sequences, and the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from robustvit.corruptions.registry import CORRUPTIONS
+from robustvit.evaluation.results import CellResult, ModelResults, Value
+from robustvit.report.numbers import mean
+
+__all__ = ["GROUPS", "Grid", "grids_of", "other_cells", "sequence_cells"]
+
+GROUPS = ("noise", "blur", "weather", "digital", "other")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Corruption x severity of one network.
+
+    Attributes:
+        suites: that measured it; several where they share no cell.
+        clean: accuracy on the same pictures without corruption, if it is known.
+        cells: (corruption, severity) -> what was measured.
+    """
+
+    suites: tuple[str, ...]
+    clean: Value | None
+    cells: dict[tuple[str, int], CellResult]
+
+    @cached_property
+    def corruptions(self) -> tuple[str, ...]:
+        """In the canonical order; unknown ones last."""
+        known = {name: place for place, name in enumerate(CORRUPTIONS)}
+        names = dict.fromkeys(name for name, _ in self.cells)
+        return tuple(sorted(names, key=lambda name: known.get(name, len(known))))
+
+    @cached_property
+    def severities(self) -> tuple[int, ...]:
+        return tuple(sorted({severity for _, severity in self.cells}))
+
+    @cached_property
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """Group -> its corruptions, without empty groups."""
+        rows = {group: tuple(name for name in self.corruptions if group_of(name) == group) for group in GROUPS}
+        return {group: names for group, names in rows.items() if names}
+
+    def accuracy(self, corruption: str, severity: int) -> float | None:
+        cell = self.cells.get((corruption, severity))
+        return cell.accuracy.value if cell and cell.accuracy else None
+
+    def mean(self, corruptions: Sequence[str] | None = None, severity: int | None = None) -> float | None:
+        """Accuracy averaged over the measured cells of these corruptions (None: all), at one severity or all."""
+        names = self.corruptions if corruptions is None else corruptions
+        severities = self.severities if severity is None else (severity,)
+        return mean(self.accuracy(name, s) for name in names for s in severities)
+
+
+def group_of(corruption: str) -> str:
+    return CORRUPTIONS[corruption].group if corruption in CORRUPTIONS else "other"
+
+
+def grids_of(model: ModelResults) -> tuple[Grid, ...]:
+    """The grids of a network. Suites share one, unless they measured the same cell with different results."""
+    merged: list[tuple[list[str], dict[tuple[str, int], CellResult]]] = []
+    for suite in dict.fromkeys(cell.suite for cell in model.cells):
+        cells = {(c.condition, c.severity): c for c in model.cells if c.suite == suite and _is_corruption(c)}
+        if not cells:
+            continue
+        place = next((known for known in merged if not _disagree(known[1], cells)), None)
+        if place is None:
+            merged.append(([suite], cells))
+        else:
+            place[0].append(suite)
+            place[1].update(cells)
+    return tuple(Grid(tuple(suites), _clean_of(model, suites), cells) for suites, cells in merged)
+
+
+def sequence_cells(model: ModelResults) -> tuple[CellResult, ...]:
+    """Sequence types, which have a flip probability."""
+    return tuple(cell for cell in model.cells if cell.flip_probability is not None)
+
+
+def other_cells(model: ModelResults) -> tuple[CellResult, ...]:
+    """What is neither in a grid nor a sequence: clean pictures, natural shifts, patches."""
+    return tuple(cell for cell in model.cells if cell.flip_probability is None and not _is_corruption(cell))
+
+
+def _is_corruption(cell: CellResult) -> bool:
+    return cell.severity > 0 and cell.flip_probability is None
+
+
+def _disagree(known: dict[tuple[str, int], CellResult], cells: dict[tuple[str, int], CellResult]) -> bool:
+    return any(key in known and repr(known[key].accuracy) != repr(cell.accuracy) for key, cell in cells.items())
+
+
+def _clean_of(model: ModelResults, suites: Sequence[str]) -> Value | None:
+    clean = {cell.suite: cell.accuracy for cell in model.cells if cell.condition == "clean" and cell.accuracy}
+    for suite in (*suites, "clean"):
+        if suite in clean:
+            return clean[suite]
+    return model.summary.get("clean_accuracy")

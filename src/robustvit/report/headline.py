@@ -1,0 +1,177 @@
+"""The result in words: which network, how much of its accuracy survives, how sure that is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from robustvit.corruptions.registry import corruption_names
+from robustvit.evaluation.results import ModelResults, Results, Value
+from robustvit.report.grids import grids_of
+from robustvit.report.numbers import interval, measure_of, percent, words
+
+__all__ = ["Headline", "headline", "rank", "ranking_measure"]
+
+MEANS = ("mean_accuracy_15", "mean_accuracy_19", "mean_accuracy")
+# Networks are ranked by the first of these that was measured.
+RANKED_BY = (
+    *MEANS,
+    "retention",
+    "clean_accuracy",
+    "imagenet_a_accuracy",
+    "imagenet_r_accuracy",
+    "patches_accuracy",
+    "mean_flip_rate",
+    "mean_flip_probability",
+)
+CHECKPOINTS = (".safetensors", ".pth", ".pt", ".tar", ".bin", ".ckpt")
+SENTENCES = {
+    "clean_accuracy": "recognises {} of the pictures",
+    "imagenet_a_accuracy": "gets {} of ImageNet-A right",
+    "imagenet_r_accuracy": "gets {} of ImageNet-R right",
+    "patches_accuracy": "gets {} right when a tenth of each picture is noise",
+    "mean_flip_rate": "has a mean flip rate (mFR) of {}",
+    "mean_flip_probability": "changes its answer at {} of the frames",
+}
+
+
+@dataclass(frozen=True)
+class Headline:
+    """What stands at the top of the page.
+
+    Attributes:
+        subject: the network it speaks of; empty where there is none.
+        claim: the rest of the sentence.
+        lines: sentences below it.
+    """
+
+    subject: str
+    claim: str
+    lines: tuple[str, ...] = ()
+
+
+def headline(results: Results) -> Headline:
+    """The main finding. For several networks, the one that is best by `ranking_measure`."""
+    measure = ranking_measure(results.models)
+    if measure is None:
+        return Headline("", "Nothing could be measured", ("No picture gave a result; see below what was skipped.",))
+    order = rank(results.models, measure)
+    best = order[0]
+    about = _under(best)
+    if len(order) == 1:
+        return _of_one(best, measure, about)
+    return _of_several(order, measure, about)
+
+
+def ranking_measure(models: Sequence[ModelResults]) -> str | None:
+    """The name in the summaries by which networks are ranked; None where nothing is a number."""
+    return next((name for name in RANKED_BY if any(math.isfinite(_number(model, name)) for model in models)), None)
+
+
+def rank(models: Sequence[ModelResults], measure: str) -> list[ModelResults]:
+    """Best first; those without the number last, in the order given."""
+    sign = -1 if measure_of(measure).higher_is_better else 1
+
+    def place(model: ModelResults) -> float:
+        number = _number(model, measure)
+        return sign * number if math.isfinite(number) else math.inf
+
+    return sorted(models, key=place)
+
+
+def short_name(model: ModelResults) -> str:
+    """The name; of a checkpoint, the file without its folders."""
+    is_file = model.name.endswith(CHECKPOINTS)
+    return model.name.rsplit("/", 1)[-1] if is_file else model.name
+
+
+def _of_one(model: ModelResults, measure: str, about: str) -> Headline:
+    value = model.summary[measure]
+    kept = _finite(model, "retention")
+    if measure in MEANS and kept is not None:
+        lines = [f"{_clean_and_spoiled(model, value)}: {_with_interval(kept)} of its accuracy is left.", *_brackets(kept)]
+        return Headline(short_name(model), f"keeps {percent(kept.value, 0)} of its accuracy under {about}", tuple(lines))
+    return Headline(short_name(model), _claim(measure, value, about), _interval_line(value))
+
+
+def _of_several(order: Sequence[ModelResults], measure: str, about: str) -> Headline:
+    best, second = order[0], order[1]
+    value = best.summary[measure]
+    lines = [_lead(value, second, measure)]
+    kept = _finite(best, "retention")
+    if measure in MEANS:
+        claim = f"is the most accurate of {len(order)} networks under {about}: {percent(value.value)}"
+        if kept is not None:
+            lines.append(f"It keeps {_with_interval(kept)} of its clean accuracy.{_keeps_more(order, kept)}")
+    else:
+        claim = f"is the best of {len(order)} networks: it {_claim(measure, value, about)}"
+    return Headline(short_name(best), claim, tuple(filter(None, (*_interval_line(value), *lines))))
+
+
+def _claim(measure: str, value: Value, about: str) -> str:
+    if measure in MEANS:
+        return f"gets {percent(value.value)} right under {about}"
+    if measure == "retention":
+        return f"keeps {percent(value.value, 0)} of its accuracy under {about}"
+    return SENTENCES[measure].format(percent(value.value))
+
+
+def _lead(value: Value, second: ModelResults, measure: str) -> str:
+    other = second.summary.get(measure)
+    if other is None or not math.isfinite(other.value):
+        return ""
+    text = f"Next is {short_name(second)} with {_with_interval(other)}"
+    if None in (value.low, value.high, other.low, other.high):
+        return f"{text}."
+    overlap = value.low <= other.high and other.low <= value.high  # type: ignore[operator]
+    return (
+        f"{text}; the intervals overlap, so the order may be chance." if overlap else f"{text}; the intervals do not overlap."
+    )
+
+
+def _keeps_more(order: Sequence[ModelResults], kept: Value) -> str:
+    most = rank(order, "retention")[0]
+    share = most.summary["retention"].value
+    return "" if share <= kept.value else f" {short_name(most)} keeps the largest share, {percent(share)}."
+
+
+def _clean_and_spoiled(model: ModelResults, spoiled: Value) -> str:
+    clean = _finite(model, "clean_accuracy")
+    if clean is None:
+        return f"It gets {_with_interval(spoiled)} of the corrupted pictures right"
+    return f"It gets {_with_interval(clean)} of the clean pictures right and {_with_interval(spoiled)} of the corrupted ones"
+
+
+def _with_interval(value: Value) -> str:
+    reach = interval(value)
+    return f"{percent(value.value)} ({reach})" if reach else percent(value.value)
+
+
+def _brackets(value: Value) -> tuple[str, ...]:
+    return ("Brackets hold 95 % intervals.",) if interval(value) else ()
+
+
+def _interval_line(value: Value) -> tuple[str, ...]:
+    reach = interval(value)
+    return (f"95 % interval: {reach}.",) if reach else ()
+
+
+def _under(model: ModelResults) -> str:
+    """ "common corruptions", "noise", "fog", or how many were measured."""
+    measured = {name for grid in grids_of(model) for name in grid.corruptions}
+    if set(corruption_names("common15")) <= measured:
+        return "common corruptions"
+    for group in ("noise", "blur", "weather", "digital"):
+        if measured and measured <= set(corruption_names(group)):
+            return words(next(iter(measured))) if len(measured) == 1 else {"digital": "digital damage"}.get(group, group)
+    return f"{len(measured)} corruptions" if len(measured) > 1 else words(next(iter(measured), "corruption"))
+
+
+def _number(model: ModelResults, name: str) -> float:
+    value = model.summary.get(name)
+    return math.nan if value is None else value.value
+
+
+def _finite(model: ModelResults, name: str) -> Value | None:
+    return model.summary[name] if math.isfinite(_number(model, name)) else None

@@ -1,0 +1,136 @@
+"""How numbers are named and written in the report."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from markupsafe import Markup, escape
+
+from robustvit.evaluation.results import Value
+
+__all__ = [
+    "MISSING",
+    "Measure",
+    "breakable",
+    "count",
+    "duration",
+    "interval",
+    "is_number",
+    "mean",
+    "measure_of",
+    "moment",
+    "percent",
+    "range_percent",
+    "words",
+]
+
+MISSING = "\N{EN DASH}"
+"""Stands for what was not measured or is not a number."""
+NBSP = "\N{NO-BREAK SPACE}"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number of the summary.
+
+    Attributes:
+        label: what the page calls it.
+        higher_is_better: False for errors.
+    """
+
+    label: str
+    higher_is_better: bool = True
+
+
+_MEASURES = {
+    "retention": Measure("Accuracy kept"),
+    "clean_accuracy": Measure("Clean accuracy"),
+    "mean_accuracy_15": Measure("Accuracy, 15 common corruptions"),
+    "mean_accuracy_19": Measure("Accuracy, all 19 corruptions"),
+    "mean_accuracy": Measure("Accuracy under corruption"),
+    "mean_corruption_error": Measure("mCE", higher_is_better=False),
+    "relative_mean_corruption_error": Measure("Relative mCE", higher_is_better=False),
+    "expected_calibration_error": Measure("Calibration error", higher_is_better=False),
+    "imagenet_a_accuracy": Measure("ImageNet-A accuracy"),
+    "imagenet_r_accuracy": Measure("ImageNet-R accuracy"),
+    "patches_accuracy": Measure("Accuracy with noise patches"),
+    "mean_flip_rate": Measure("mFR", higher_is_better=False),
+    "mean_flip_probability": Measure("Flip probability", higher_is_better=False),
+}
+ORDER = tuple(_MEASURES)
+"""In which the page shows them; others follow."""
+
+
+def measure_of(name: str) -> Measure:
+    """The measure called `name` in a summary; unknown ones are named after it, and count as errors if they say so."""
+    if name in _MEASURES:
+        return _MEASURES[name]
+    return Measure(words(name).capitalize(), higher_is_better=not any(word in name for word in ("error", "flip", "distance")))
+
+
+def is_number(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """Of the finite ones; None where there are none."""
+    kept = [value for value in values if value is not None and math.isfinite(value)]
+    return sum(kept) / len(kept) if kept else None
+
+
+def percent(value: float | None, digits: int = 1, sign: bool = True) -> str:
+    """0.714 -> "71.4 %"; `sign=False` leaves out the unit."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return f"{100 * value:.{digits}f}" + (f"{NBSP}%" if sign else "")
+
+
+def range_percent(low: float | None, high: float | None) -> str:
+    """(0.69, 0.73) -> "69.0 to 73.0 %"; empty where there is no interval."""
+    if not (is_number(low) and is_number(high)):
+        return ""
+    return f"{percent(low, sign=False)} to {percent(high)}"
+
+
+def interval(value: Value | None) -> str:
+    """As `range_percent`, of a value."""
+    return "" if value is None else range_percent(value.low, value.high)
+
+
+def count(number: int) -> str:
+    """1234567 -> "1,234,567"."""
+    return f"{number:,}"
+
+
+def duration(seconds: float) -> str:
+    """4000 -> "1 h 7 min"."""
+    if not math.isfinite(seconds):
+        return MISSING
+    if seconds < 60:
+        return f"{seconds:.1f}{NBSP}s"
+    minutes = round(seconds / 60)
+    return f"{minutes}{NBSP}min" if minutes < 60 else f"{minutes // 60}{NBSP}h {minutes % 60}{NBSP}min"
+
+
+def moment(created: str) -> str:
+    """2026-01-31T12:00:00+00:00 -> "31 January 2026, 12:00 UTC"; anything else as it is."""
+    try:
+        when = datetime.fromisoformat(created)
+    except ValueError:
+        return created
+    zone = f" {when.tzname()}" if when.tzinfo else ""
+    return f"{when.day} {when:%B %Y, %H:%M}{zone}"
+
+
+def breakable(name: str) -> Markup:
+    """The name as HTML that may break after / _ - and dots."""
+    return Markup(re.sub(r"([/_.-])", r"\1<wbr>", str(escape(name))))
+
+
+def words(name: str) -> str:
+    """gaussian_noise -> "gaussian noise"; "JPEG" keeps its capitals."""
+    return name.replace("_", " ").replace("jpeg", "JPEG")

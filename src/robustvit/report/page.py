@@ -1,0 +1,166 @@
+"""Writes report.html: the results as one page that needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from robustvit.evaluation.results import CellResult, ModelResults, Results
+from robustvit.files import write_whole
+from robustvit.report import charts, comparison, figures, numbers
+from robustvit.report.grids import Grid, grids_of, other_cells, sequence_cells
+from robustvit.report.headline import headline
+
+__all__ = ["render_page", "write_page"]
+
+MOST_SKIPPED = 500
+"""More skipped pictures than this are counted, not named."""
+
+
+@dataclass(frozen=True)
+class GridFigures:
+    """What the page shows of one grid."""
+
+    grid: Grid
+    panels: tuple[figures.Panel, ...]
+    heat: figures.Heat
+    curves: Markup
+    extremes: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+
+
+@dataclass(frozen=True)
+class ModelSection:
+    """What the page shows of one network."""
+
+    place: int
+    model: ModelResults
+    cards: tuple[comparison.Card, ...]
+    grids: tuple[GridFigures, ...]
+    sequences: Markup | None
+    facts: dict[str, Any]
+
+
+def write_page(results: Results, path: Path) -> None:
+    """Writes the report.
+
+    Args:
+        results: of one or several networks.
+        path: the HTML file; appears whole or not at all.
+    """
+    with write_whole(path) as file:
+        file.write_text(render_page(results), encoding="utf-8")
+
+
+def render_page(results: Results) -> str:
+    """The report as HTML."""
+    environment = Environment(
+        loader=PackageLoader("robustvit.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "percent": numbers.percent,
+        "interval": numbers.interval,
+        "count": numbers.count,
+        "duration": numbers.duration,
+        "words": numbers.words,
+        "moment": numbers.moment,
+        "breakable": numbers.breakable,
+        "fact": fact,
+        "picture": picture,
+    }
+    return environment.get_template("page.html.j2").render(_contents(results))
+
+
+def _contents(results: Results) -> dict[str, Any]:
+    top = figures.heat_top(results)
+    several = len(results.models) > 1
+    return {
+        "results": results,
+        "headline": headline(results),
+        "several": several,
+        "key": charts.key,
+        "sections": [_section(place, model, top) for place, model in enumerate(results.models)],
+        "ranking": comparison.ranking(results.models),
+        "overview": comparison.overview(results.models) if several else (),
+        "compared_curves": comparison.compared_curves(results.models) if several else [],
+        "compared_heats": comparison.compared_heats(results, top) if several else [],
+        "sequences": comparison.compared_sequences(results.models) if several else [],
+        "others": [(model, cell) for model in results.models for cell in other_cells(model)],
+        "pictures": _pictures(results),
+        "skipped": list(_skipped(results)),
+        "most_skipped": MOST_SKIPPED,
+        "definitions": _definitions(results),
+    }
+
+
+def _pictures(results: Results) -> int:
+    """How many there were, of the set that the headline speaks of."""
+    cells = [cell for model in results.models for cell in model.cells]
+    clean = [cell.images for cell in cells if cell.suite == "clean"]
+    return max(clean or [cell.images for cell in cells], default=0)
+
+
+def _section(place: int, model: ModelResults, top: float) -> ModelSection:
+    shown = tuple(
+        GridFigures(
+            grid, figures.bar_panels(grid), figures.grid_heat(grid, top), figures.severity_curves(grid), figures.extremes(grid)
+        )
+        for grid in grids_of(model)
+    )
+    facts = {"parameters": numbers.count(model.parameters), **model.protocol, "took": numbers.duration(model.seconds)}
+    return ModelSection(place, model, comparison.cards(model), shown, figures.sequence_bars(model), facts)
+
+
+def _skipped(results: Results) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
+    """(networks, pictures that they did not see), networks with the same pictures together."""
+    found: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for model in results.models:
+        if model.skipped:
+            found.setdefault(model.skipped, []).append(model.name)
+    for skipped, names in found.items():
+        yield ("" if len(names) == len(results.models) else ", ".join(names)), skipped
+
+
+def _definitions(results: Results) -> list[tuple[str, str]]:
+    """(label, meaning) of every kind of number on the page."""
+    names = comparison.summary_names(results.models)
+    cells = [cell for model in results.models for cell in model.cells]
+    if any(cell.calibration_error is not None for cell in cells):
+        names.append("expected_calibration_error")
+    if any(sequence_cells(model) for model in results.models):
+        names.append("mean_flip_probability")
+    known = [(numbers.measure_of(name).label, results.definitions.get(name, "")) for name in dict.fromkeys(names)]
+    if _has_intervals(results, cells):
+        known.append(("Interval", results.definitions.get("interval", "")))
+    return known
+
+
+def _has_intervals(results: Results, cells: list[CellResult]) -> bool:
+    values = [cell.accuracy for cell in cells] + [value for model in results.models for value in model.summary.values()]
+    return any(value is not None and value.low is not None for value in values)
+
+
+def fact(value: Any) -> str:
+    """A value of the protocol or the data, as a reader would write it."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{numbers.words(str(k))}: {fact(v)}" for k, v in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(fact(v) for v in value) or "none"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def picture(source: str) -> str:
+    """The data URI of an image; empty for anything that the page would have to fetch."""
+    return source if source.startswith("data:image/") else ""

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional as F
+
+from robustvit.corruptions.patches import occlude_patches, occluded_count, occlusion_masks
+
+WHITE = torch.full((4, 3, 224, 224), 255, dtype=torch.uint8)
+
+
+def changed_patches(before: Tensor, after: Tensor, patch: int = 16) -> Tensor:
+    """bool [B, h, w]"""
+    return F.max_pool2d((before != after).any(1).float(), patch) > 0
+
+
+def test_a_tenth_of_196_patches_are_20() -> None:
+    assert occluded_count(0.1, 196) == 20
+    assert occluded_count(0.1, 64) == 7
+    assert occluded_count(0.1, 16) == 2
+
+
+@given(share=st.floats(0.01, 0.99), N=st.integers(2, 400))
+@settings(max_examples=50, deadline=None)
+def test_the_count_is_that_of_scores_up_to_their_quantile(share: float, N: int) -> None:
+    place = share * (N - 1)
+    if abs(place - round(place)) > 1e-6:  # on a score itself, rounding decides
+        scores = torch.arange(N, dtype=torch.float64)
+        assert occluded_count(share, N) == int((scores <= scores.quantile(share)).sum())
+
+
+def test_exactly_as_many_patches_change_and_nothing_else() -> None:
+    changed = changed_patches(WHITE, occlude_patches(WHITE, noise="unit_normalised"))
+    assert changed.flatten(1).sum(1).tolist() == [20] * 4
+
+
+def test_the_masks_are_those_of_the_pictures() -> None:
+    changed = changed_patches(WHITE, occlude_patches(WHITE, share=0.3, seed=3, sample_ids=["a", "b", 7, 8]))
+    assert torch.equal(changed, occlusion_masks((14, 14), share=0.3, seed=3, sample_ids=["a", "b", 7, 8]))
+
+
+def test_every_patch_is_as_likely() -> None:
+    counts = occlusion_masks((4, 5), share=0.3, sample_ids=range(4000)).double().mean(0)
+    p = occluded_count(0.3, 20) / 20
+    assert (counts - p).abs().max() < 5 * math.sqrt(p * (1 - p) / 4000)
+
+
+def test_default_noise_is_uniform_after_normalising() -> None:
+    covered = occlude_patches(WHITE[:1] * 0, share=0.99)[0].flatten(1).double()
+    covered = covered[:, covered.sum(0) > 0]
+    mean, std = torch.tensor([0.485, 0.456, 0.406]).double(), torch.tensor([0.229, 0.224, 0.225]).double()
+    unit = ((covered + 0.5) / 255 - mean[:, None]) / std[:, None]
+    assert unit.min() > -0.01
+    assert unit.max() < 1.01
+    assert torch.allclose(unit.mean(1), torch.full((3,), 0.5).double(), atol=0.01)
+    assert torch.allclose(unit.std(1), torch.full((3,), 12**-0.5).double(), atol=0.01)
+
+
+def test_pixel_noise_takes_all_levels() -> None:
+    covered = occlude_patches(WHITE[:1] * 0, share=0.99, noise="pixel_uniform")
+    assert len(covered.unique()) == 256
+    assert abs(covered.double().mean() - 127.5 * occluded_count(0.99, 196) / 196) < 1
+
+
+def test_dropped_patches_have_the_mean_colour() -> None:
+    covered = occlude_patches(WHITE * 0, noise="mean", share=0.5)
+    assert covered.amax((0, 2, 3)).tolist() == [124, 116, 104]
+
+
+@given(batch=st.permutations(range(4)), patch=st.sampled_from([8, 16, 32]), share=st.floats(0, 0.9))
+@settings(max_examples=15, deadline=None)
+def test_a_picture_is_occluded_alike_in_any_batch(batch: list[int], patch: int, share: float) -> None:
+    images = torch.randint(0, 256, (4, 3, 64, 96), dtype=torch.uint8)
+    before = images.clone()
+    together = occlude_patches(images[batch], patch=patch, share=share, sample_ids=batch)
+    for row, i in zip(together, batch, strict=True):
+        assert torch.equal(row, occlude_patches(images[i : i + 1], patch=patch, share=share, sample_ids=[i])[0])
+    assert torch.equal(images, before)
+
+
+def test_no_share_changes_nothing_in_new_memory() -> None:
+    same = occlude_patches(WHITE, share=0)
+    assert torch.equal(same, WHITE)
+    assert same.data_ptr() != WHITE.data_ptr()
+
+
+def test_another_seed_occludes_others() -> None:
+    assert not torch.equal(occlusion_masks((14, 14), seed=0), occlusion_masks((14, 14), seed=1))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(share=1.0), "less than 1"),
+        (dict(share=-0.1), "0 or more"),
+        (dict(patch=15), "do not divide"),
+        (dict(noise="salt"), "unit_normalised"),
+        (dict(sample_ids=[1]), "one for each"),
+    ],
+)
+def test_impossible_wishes_are_explained(options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        occlude_patches(WHITE, **options)
+
+
+def test_normalised_pictures_are_refused() -> None:
+    with pytest.raises(TypeError, match="not normalised yet"):
+        occlude_patches(torch.zeros(1, 3, 32, 32))

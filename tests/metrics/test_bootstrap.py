@@ -1,0 +1,115 @@
+"""Bootstrap intervals, of one mean and of scores over cells that share their pictures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from robustvit.metrics import (
+    COMMON15,
+    bootstrap_cells,
+    bootstrap_mean,
+    mean_accuracy,
+    mean_corruption_error,
+    relative_mean_corruption_error,
+    retention,
+)
+from robustvit.metrics.cell_statistics import (
+    CLEAN,
+    clean_accuracy_of,
+    mean_accuracy_of,
+    mean_corruption_error_of,
+    relative_error_of,
+    retention_of,
+)
+
+CELLS = [CLEAN, *[(name, severity) for name in COMMON15 for severity in range(1, 6)]]
+outcomes = st.lists(st.booleans(), min_size=1, max_size=60)
+
+
+def _outcomes(pictures: int = 300) -> np.ndarray:
+    """Correctness [cells, pictures]: every picture has a difficulty that it keeps in all cells."""
+    generator = np.random.default_rng(0)
+    skill = np.concatenate([[0.8], generator.uniform(0.3, 0.7, len(CELLS) - 1)])
+    return generator.uniform(size=pictures) < skill[:, None]
+
+
+@given(outcomes, st.integers(0, 100))
+def test_the_interval_contains_the_estimate(values: list[bool], seed: int) -> None:
+    interval = bootstrap_mean(values, seed=seed, resamples=500)
+    assert 0 <= interval.low <= interval.estimate <= interval.high <= 1
+    assert interval.estimate == pytest.approx(np.mean(values))
+
+
+@given(outcomes)
+def test_a_higher_level_gives_a_wider_interval(values: list[bool]) -> None:
+    narrow, wide = (bootstrap_mean(values, level=level, resamples=200) for level in (0.5, 0.99))
+    assert wide.low <= narrow.low <= narrow.high <= wide.high
+
+
+def test_the_interval_of_a_mean_has_the_width_of_the_normal_law() -> None:
+    values = np.arange(1000) < 700
+    interval = bootstrap_mean(values, resamples=4000)
+    half = 1.96 * np.sqrt(0.7 * 0.3 / 1000)
+    assert (interval.low, interval.high) == (pytest.approx(0.7 - half, abs=0.003), pytest.approx(0.7 + half, abs=0.003))
+
+
+def test_the_seed_decides_the_interval() -> None:
+    values = np.random.default_rng(1).uniform(size=100)
+    assert bootstrap_mean(values, seed=3) == bootstrap_mean(values, seed=3)
+    assert bootstrap_mean(values, seed=3) != bootstrap_mean(values, seed=4)
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32 - 1))
+def test_cell_statistics_equal_the_metrics_they_bootstrap(seed: int) -> None:
+    accuracies = np.random.default_rng(seed).uniform(0.1, 1, len(CELLS))
+    rows = {name: accuracies[1:].reshape(15, 5)[i] for i, name in enumerate(COMMON15)}
+    errors, clean = {name: 1 - row for name, row in rows.items()}, float(accuracies[0])
+    assert clean_accuracy_of(CELLS)(accuracies) == clean
+    assert mean_accuracy_of(CELLS)(accuracies) == pytest.approx(mean_accuracy(rows))
+    assert mean_accuracy_of(CELLS[1:8], None)(accuracies[1:8]) == pytest.approx(
+        (rows["gaussian_noise"].mean() + rows["shot_noise"][:2].mean()) / 2
+    )
+    assert retention_of(CELLS)(accuracies) == pytest.approx(retention(mean_accuracy(rows), clean))
+    assert mean_corruption_error_of(CELLS)(accuracies) == pytest.approx(mean_corruption_error(errors))
+    assert relative_error_of(CELLS)(accuracies) == pytest.approx(relative_mean_corruption_error(errors, 1 - clean))
+
+
+@pytest.mark.parametrize("statistic", [mean_accuracy_of, retention_of, mean_corruption_error_of, relative_error_of])
+def test_scores_of_many_cells_get_an_interval(statistic: object) -> None:
+    interval = bootstrap_cells(_outcomes(), statistic(CELLS), resamples=300)  # type: ignore[operator]
+    assert interval.low < interval.estimate < interval.high
+
+
+def test_pictures_are_resampled_together_in_all_cells() -> None:
+    values = np.random.default_rng(2).uniform(size=50) < 0.5
+    same = np.stack([values, values])
+    interval = bootstrap_cells(same, lambda accuracies: accuracies[..., 0] - accuracies[..., 1])
+    assert (interval.low, interval.estimate, interval.high) == (0, 0, 0)
+
+
+def test_a_large_test_set_is_resampled_in_parts_with_the_right_spread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("robustvit.metrics.bootstrap._COUNTS_AT_ONCE", 1000)
+    interval = bootstrap_mean(np.arange(400) < 200, resamples=1000)
+    assert interval.high - interval.low == pytest.approx(2 * 1.96 * 0.5 / 20, rel=0.15)
+
+
+def test_missing_cells_are_named() -> None:
+    with pytest.raises(ValueError, match="1 cells were given and these are missing: clean"):
+        retention_of([("fog", 1)], None)
+    with pytest.raises(ValueError, match="missing: jpeg_compression at severity 5"):
+        mean_corruption_error_of(CELLS[:-1])
+    with pytest.raises(ValueError, match="common15 has no cells for: jpeg_compression"):
+        mean_accuracy_of(CELLS[:-5])
+
+
+def test_impossible_requests_are_refused() -> None:
+    with pytest.raises(ValueError, match="level=95"):
+        bootstrap_mean([True], level=95)
+    with pytest.raises(ValueError, match=r"\[cells, pictures\] and not empty, got shape \[1, 0\]"):
+        bootstrap_mean(np.zeros(0))
+    with pytest.raises(ValueError, match=r"the statistic must turn \[1000, cells\] into \[1000\]"):
+        bootstrap_cells(np.ones((2, 3)), lambda accuracies: accuracies.mean())

@@ -1,0 +1,73 @@
+"""What the page says in words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from fake_results import around, fake_model, fake_results, three_models
+
+from robustvit.evaluation.results import ModelResults, Results, Value
+from robustvit.report.headline import headline
+from robustvit.report.numbers import duration, moment, percent
+
+
+def said(results: Results) -> str:
+    found = headline(results)
+    return " ".join([found.subject, found.claim, *found.lines]).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def with_mean(name: str, mean: Value, retention: float = 0.7) -> ModelResults:
+    model = fake_model(name)
+    return replace(model, summary={"mean_accuracy_15": mean, "retention": around(retention), "clean_accuracy": around(0.8)})
+
+
+def test_one_network_keeps_a_share_of_its_accuracy() -> None:
+    text = said(fake_results(with_mean("net", around(0.5), 0.714)))
+    assert "net keeps 71 % of its accuracy under common corruptions" in text
+    assert "71.4 % (70.2 to 72.6 %) of its accuracy is left" in text
+
+
+@pytest.mark.parametrize(
+    ("suite", "severities", "words"),
+    [("noise", (3,), "under noise"), ("digital", (1,), "under digital damage"), ("extra4", (1,), "under 4 corruptions")],
+)
+def test_the_corruptions_are_named_as_measured(suite: str, severities: tuple[int, ...], words: str) -> None:
+    assert words in said(fake_results(fake_model(suite=suite, severities=severities)))
+
+
+def test_overlapping_intervals_are_called_chance() -> None:
+    close = fake_results(with_mean("a", around(0.50)), with_mean("b", around(0.51)))
+    assert "b is the most accurate of 2 networks" in said(close)
+    assert "the order may be chance" in said(close)
+    far = fake_results(with_mean("a", around(0.40)), with_mean("b", around(0.51)))
+    assert "the intervals do not overlap" in said(far)
+
+
+def test_another_network_that_keeps_a_larger_share_is_mentioned() -> None:
+    results = fake_results(with_mean("a", around(0.6), 0.7), with_mean("b", around(0.5), 0.8))
+    assert "b keeps the largest share, 80.0 %" in said(results)
+
+
+def test_checkpoints_are_called_by_their_file() -> None:
+    assert headline(three_models()).subject == "fan_hybrid_small-last.safetensors"
+
+
+def test_fewer_flips_are_better() -> None:
+    models = [replace(fake_model(n), summary={"mean_flip_probability": Value(p)}) for n, p in (("a", 0.2), ("b", 0.1))]
+    assert "b is the best of 2 networks: it changes its answer at 10.0 % of the frames" in said(fake_results(*models))
+
+
+def test_nan_comes_last_and_alone_says_that_nothing_was_measured() -> None:
+    broken, good = with_mean("a", Value(math.nan)), with_mean("b", around(0.3))
+    assert headline(fake_results(broken, good)).subject == "b"
+    empty = replace(broken, summary={"clean_accuracy": Value(math.nan)})
+    assert said(fake_results(empty)).strip().startswith("Nothing could be measured")
+
+
+def test_numbers_are_written_for_people() -> None:
+    assert percent(0.7149).replace("\N{NO-BREAK SPACE}", " ") == "71.5 %"
+    assert percent(math.nan) == percent(None) == "\N{EN DASH}"
+    assert duration(4021).replace("\N{NO-BREAK SPACE}", " ") == "1 h 7 min"
+    assert moment("yesterday") == "yesterday"

@@ -118,6 +118,7 @@ def corrupt_tree(
     pictures = pictures_below(source)
     if destination.resolve().is_relative_to(source.resolve()):
         raise ValueError(f"{destination} lies inside {source}, so the copies would become pictures; give another folder")
+    _check_names(pictures, copying)
     _prepare(source, destination, copying, first=rank == 0)
     mine = pictures[rank::world]
     known = _known_checksums(destination)
@@ -138,6 +139,16 @@ def corrupt_tree(
         with write_whole(skips) as file:
             file.write_text("".join(f"{path}\t{reason}\n" for path, reason in skipped))
     return TreeSummary(written, present, tuple(skipped))
+
+
+def _check_names(pictures: Sequence[Path], copying: Copying) -> None:
+    """Two pictures must not become the same file."""
+    places: dict[Path, Path] = {}
+    for picture in pictures:
+        place = copying.target(picture, copying.names[0], 1)
+        if place in places:
+            raise ValueError(f"{places[place]} and {picture} would become the same file {place.name}; give --format same")
+        places[place] = picture
 
 
 def _prepare(source: Path, destination: Path, copying: Copying, *, first: bool) -> None:

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from robustvit.report.numbers import is_number, percent
 
-__all__ = ["Bar", "Series", "bars", "curves", "gauge", "heat_colours", "key", "nice_top"]
+__all__ = ["PLAIN", "Bar", "Series", "bars", "curves", "gauge", "heat_colours", "key", "nice_top"]
 
 LABELS, PLOT_END = 35.0, 87.0  # of a bar chart: where the labels end and where the bars do, in percent
 ROW, AXIS = 25, 22  # heights in pixels
@@ -26,7 +26,9 @@ MARKERS = (
     "M0 4.8L4.6 -3.6H-4.6z",
 )
 DASHES = ("", "7 3", "2 3")
-COLOURS = 8
+COLOURS = 7
+PLAIN = -1
+"""Series in grey: what others are compared with."""
 # Rust to pale to blue: also distinct for the colour-blind, and by lightness where everything is close.
 HEAT = ((0x9C, 0x38, 0x0A), (0xE2, 0x86, 0x3B), (0xF8, 0xEB, 0xD5), (0x86, 0xB6, 0xDD), (0x1C, 0x5A, 0xA0))
 
@@ -60,14 +62,12 @@ class Series:
         points: (x, y); y None or NaN leaves a gap.
         series: number of colour, marker and dashes.
         end: what to write at its end.
-        strong: drawn thicker.
     """
 
     name: str
     points: tuple[tuple[int, float | None], ...]
     series: int = 0
     end: str = ""
-    strong: bool = False
 
 
 def nice_top(values: Sequence[float | None]) -> float:
@@ -149,6 +149,10 @@ def heat_colours(value: float | None, top: float) -> tuple[str, str]:
     return f"#{red:02x}{green:02x}{blue:02x}", letters
 
 
+def _colour(series: int) -> str:
+    return "plain" if series == PLAIN else f"s{series % COLOURS}"
+
+
 def _luminance(*channels: int) -> float:
     linear = [c / 255 / 12.92 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in channels]
     return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
@@ -183,7 +187,7 @@ def _bar(row: Bar, y: int, end: float) -> Markup:
     if row.reference is not None and is_number(row.reference):
         parts.append(box.format("lost", LABELS, y + 5, _along(row.reference, end) - LABELS))
     if row.value is not None and is_number(row.value):
-        parts.append(box.format(f"fill s{row.series % COLOURS}", LABELS, y + 5, _along(row.value, end) - LABELS))
+        parts.append(box.format(f"fill {_colour(row.series)}", LABELS, y + 5, _along(row.value, end) - LABELS))
     if row.low is not None and row.high is not None and is_number(row.low) and is_number(row.high):
         parts.append(_interval_mark(_along(row.low, end), _along(row.high, end), y + 12.5))
     parts.append(Markup('<text x="100%" y="{}" class="value end">{}</text>').format(y + 17, percent(row.value)))
@@ -206,17 +210,15 @@ def _places(steps: Sequence[int], right: float) -> dict[int, float]:
     return {step: inner[0] + (inner[1] - inner[0]) * k / (len(steps) - 1) for k, step in enumerate(sorted(steps))}
 
 
-def _stroke(series: int, strong: bool = False) -> Markup:
+def _stroke(series: int) -> Markup:
     dash = DASHES[series // COLOURS % len(DASHES)]
-    return Markup('class="line s{}{}"{}').format(
-        series % COLOURS, " strong" if strong else "", Markup(' stroke-dasharray="{}"').format(dash) if dash else ""
-    )
+    return Markup('class="line {}"{}').format(_colour(series), Markup(' stroke-dasharray="{}"').format(dash) if dash else "")
 
 
 def _marker(x: str, y: float, series: int) -> Markup:
     shape = MARKERS[series % len(MARKERS)]
-    return Markup('<svg x="{}" y="{:.1f}" overflow="visible"><path class="mark s{}" d="{}"/></svg>').format(
-        x, y, series % COLOURS, shape
+    return Markup('<svg x="{}" y="{:.1f}" overflow="visible"><path class="mark {}" d="{}"/></svg>').format(
+        x, y, _colour(series), shape
     )
 
 
@@ -226,7 +228,7 @@ def _line(line: Series, places: dict[int, float], end: float) -> Markup:
     for (x1, y1), (x2, y2) in pairwise(points):
         if y1 is not None and y2 is not None and is_number(y1) and is_number(y2):
             ends = Markup('x1="{:.2f}%" y1="{:.1f}" x2="{:.2f}%" y2="{:.1f}"').format(x1, _down(y1, end), x2, _down(y2, end))
-            parts.append(Markup("<line {} {}/>").format(_stroke(line.series, line.strong), ends))
+            parts.append(Markup("<line {} {}/>").format(_stroke(line.series), ends))
     for x, y in points:
         if y is not None and is_number(y):
             mark = _marker(f"{x:.2f}%", _down(y, end), line.series)
@@ -247,8 +249,8 @@ def _end_labels(lines: Sequence[Series], end: float, right: float) -> list[Marku
         room = CURVE_TOP + CURVE_HEIGHT - LABEL_GAP * (len(wanted) - 1 - k)
         y = min(max(place, y + LABEL_GAP), max(room, y + LABEL_GAP))
         labels.append(
-            Markup('<text x="{}%" y="{:.1f}" dx="2" dy="4" class="value s{}">{}</text>').format(
-                right, y, line.series % COLOURS, line.end
+            Markup('<text x="{}%" y="{:.1f}" dx="2" dy="4" class="value {}">{}</text>').format(
+                right, y, _colour(line.series), line.end
             )
         )
     return labels

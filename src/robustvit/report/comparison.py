@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from robustvit.evaluation.results import ModelResults, Results, Value
-from robustvit.report.charts import Bar, Series, bars, curves, gauge
+from robustvit.report.charts import PLAIN, Bar, Series, bars, curves, gauge
 from robustvit.report.figures import (
-    CLEAN_SERIES,
     Heat,
     HeatRow,
     Panel,
@@ -127,7 +126,7 @@ def overview(models: Sequence[ModelResults]) -> tuple[Overview, ...]:
     mean_name = next((name for name in MEANS if any(name in model.summary for model in models)), None)
     shown = []
     for place, model in in_order(models):
-        values = [("clean", model.summary.get("clean_accuracy"), CLEAN_SERIES)]
+        values = [("clean", model.summary.get("clean_accuracy"), PLAIN)]
         if mean_name:
             values.append(("corrupted", model.summary.get(mean_name), place))
         rows = [Bar(label, v.value, v.low, v.high, series=series) for label, v, series in values if v is not None]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from robustvit.evaluation.results import CellResult, ModelResults, Results
-from robustvit.report.charts import Bar, Series, bars, curves, heat_colours
+from robustvit.report.charts import PLAIN, Bar, Series, bars, curves, heat_colours
 from robustvit.report.grids import Grid, grids_of, sequence_cells
 from robustvit.report.numbers import count, interval, is_number, mean, percent, words
 
@@ -116,7 +116,7 @@ def bar_panels(grid: Grid) -> tuple[Panel, ...]:
 
 def _bar_panel(grid: Grid, group: str, names: Sequence[str], clean: float | None) -> Panel:
     values = {name: grid.mean([name]) for name in names}
-    rows = [Bar("clean", clean, *_reach(grid), series=CLEAN_SERIES)] if clean is not None else []
+    rows = [Bar("clean", clean, *_reach(grid), series=PLAIN)] if clean is not None else []
     rows += [Bar(words(name), value, reference=clean, series=_series(group)) for name, value in values.items()]
     told = ", ".join(f"{words(name)} {percent(value)}" for name, value in values.items())
     average = grid.mean(names)
@@ -126,7 +126,6 @@ def _bar_panel(grid: Grid, group: str, names: Sequence[str], clean: float | None
     return Panel(group, remark, bars(rows, f"Accuracy under {group}, clean {percent(clean)}: {told}", top=1.0))
 
 
-CLEAN_SERIES = 7
 _SERIES = {"noise": 0, "blur": 1, "weather": 2, "digital": 3}
 
 
@@ -190,7 +189,7 @@ def sequence_bars(model: ModelResults) -> Markup | None:
     if not cells:
         return None
     rows = [Bar(sequence_label(cell), cell.flip_probability) for cell in cells]
-    rows.append(Bar("mean", mean(cell.flip_probability for cell in cells), series=CLEAN_SERIES))
+    rows.append(Bar("mean", mean(cell.flip_probability for cell in cells), series=PLAIN))
     told = ", ".join(f"{row.label} {percent(row.value)}" for row in rows)
     return bars(rows, f"Flip probability: {told}")
 

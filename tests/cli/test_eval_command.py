@@ -1,0 +1,96 @@
+"""`robustvit eval` and `robustvit corrupt` as a user types them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+
+import robustvit as rv
+from robustvit.cli import main
+
+SMALL = ["--data", "scenes:6", "--suite", "noise"]
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    save_file(rv.create_model("rvt_nano", num_classes=10).state_dict(), tmp_path / "mine.safetensors")
+    return tmp_path / "mine.safetensors"
+
+
+def test_a_checkpoint_is_measured_and_the_files_are_written(
+    weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["eval", f"rvt_nano={weights}", *SMALL, "--output", str(tmp_path / "out"), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    stored = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert printed == stored
+    assert stored["models"][0]["name"] == f"rvt_nano={weights}"
+    assert len(stored["models"][0]["cells"]) == 16
+    assert (tmp_path / "out" / "report.html").stat().st_size > 10_000
+
+
+def test_several_networks_are_compared_in_one_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["fan_vit_nano", "rvt_nano"]
+    assert main(["eval", *names, "--untrained", *SMALL, "--output", str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in names)
+    assert "clean accuracy" in printed
+
+
+def test_wrong_requests_end_with_code_2_and_a_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    for arguments, told in [
+        (["fan_vit_nano", "--untrained", "--data", str(tmp_path / "nowhere")], "there is no"),
+        (["fan_vit_nano", "--untrained", "--data", str(tmp_path / "empty")], "is empty"),
+        (["fan_vit_nan", "--untrained", "--data", "scenes:4"], "fan_vit_nano"),
+        (["fan_vit_nano", "--untrained", "--data", "scenes:4", "--suite", "rain"], "no suite 'rain'"),
+        (["fan_vit_nano=missing.pth", "--data", "scenes:4"], "missing.pth"),
+    ]:
+        assert main(["eval", *arguments, "--output", str(tmp_path / "out")]) == 2
+        assert told in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_two_processes_give_the_result_of_one(weights: Path, tmp_path: Path) -> None:
+    command = ["-m", "robustvit", "eval", f"rvt_nano={weights}", *SMALL, "--batch-size", "2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *command]
+    for name, arguments in (("one", command), ("two", launcher)):
+        run = [sys.executable, *arguments, "--output", str(tmp_path / name)]
+        subprocess.run(run, check=True, env=environment, capture_output=True)
+    one, two = (rv.Results.load(tmp_path / name) for name in ("one", "two"))
+    assert one.models[0].cells == two.models[0].cells
+    assert one.models[0].summary == two.models[0].summary
+
+
+def test_corrupt_writes_a_tree_that_eval_reads(weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for i in range(10):
+        (tmp_path / "set" / f"c{i}").mkdir(parents=True)
+        pixels = np.random.default_rng(i).integers(0, 255, (40, 48, 3), np.uint8)
+        Image.fromarray(pixels).save(tmp_path / "set" / f"c{i}" / "x.png")
+    options = ["--names", "common15", "--size", "32", "--workers", "1"]
+    assert main(["corrupt", str(tmp_path / "set"), str(tmp_path / "set-c"), *options]) == 0
+    assert "750 files written, 0 were there already" in capsys.readouterr().out
+    command = ["eval", f"rvt_nano={weights}", "--data", str(tmp_path / "set-c"), "--suite", "imagenet-c"]
+    assert main([*command, "--output", str(tmp_path / "out")]) == 0
+    assert len(rv.Results.load(tmp_path / "out").models[0].cells) == 75
+
+
+def test_corrupt_refuses_what_cannot_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, told in [
+        (["nowhere", "out"], "there is no folder nowhere"),
+        ([str(tmp_path), "out", "--severities", "6"], "give some of 1, 2, 3, 4, 5"),
+        ([str(tmp_path), "out", "--layout", "coco", "--size", "64"], "keep them whole"),
+    ]:
+        assert main(["corrupt", *arguments]) == 2
+        assert told in capsys.readouterr().err

@@ -48,12 +48,13 @@ def test_generated_textures_have_the_colours_and_detail_of_the_photographs(name:
 @pytest.mark.parametrize(
     ("folder_name", "severity"), [("cifar32", 3), ("tiny64", 1), ("tiny64", 5), ("arbitrary96x160", 3), ("imagenet224", 3)]
 )
-def test_generated_frost_comes_near_the_published_statistics(folder_name: str, severity: int) -> None:
-    """With the slack that the textures need: they have no crystals, so contrast and detail differ a little."""
+def test_generated_frost_has_the_published_statistics_within_their_spread(folder_name: str, severity: int) -> None:
+    """By the rule for the other random ones, which is loose here: the textures differ so much from each other that means
+    may be off by 10 levels. The generated ones are softer at 224: sds about 2.5 levels low, differences of neighbours 1.5."""
     family, clean = golden.FAMILIES[folder_name], golden.picture(folder_name)
-    draws = 24 if folder_name == "imagenet224" else 100
-    setting = Setting(family, KeyedDraws(0, range(draws), "frost", severity))  # type: ignore[arg-type]
-    spoiled = frost(clean.expand(draws, -1, -1, -1), parameters("frost", severity, family), setting)  # type: ignore[arg-type]
+    draws = 24 if folder_name == "imagenet224" else 48
+    setting = Setting(family, KeyedDraws(0, range(draws), "frost", severity))
+    spoiled = frost(clean.expand(draws, -1, -1, -1), parameters("frost", severity, family), setting)
     assert golden.deviations(spoiled, folder_name, "frost", severity) == {}
 
 

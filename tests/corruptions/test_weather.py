@@ -65,8 +65,8 @@ def test_seeded_weather_has_the_published_statistics_at_large_sizes(folder: str,
 def test_every_cell_has_the_published_statistics(folder: str, severity: int, name: str) -> None:
     family = golden.FAMILIES[folder]
     clean = golden.picture(folder).expand(48, -1, -1, -1)
-    setting = Setting(family, KeyedDraws(0, range(48), name, severity))  # type: ignore[arg-type]
-    spoiled = getattr(weather, name)(clean, parameters(name, severity, family), setting)  # type: ignore[arg-type]
+    setting = Setting(family, KeyedDraws(0, range(48), name, severity))
+    spoiled = getattr(weather, name)(clean, parameters(name, severity, family), setting)
     assert golden.deviations(spoiled, folder, name, severity) == {}
 
 

@@ -36,6 +36,7 @@ def _outcomes(pictures: int = 300) -> np.ndarray:
     return generator.uniform(size=pictures) < skill[:, None]
 
 
+@settings(deadline=None)
 @given(outcomes, st.integers(0, 100))
 def test_the_interval_contains_the_estimate(values: list[bool], seed: int) -> None:
     interval = bootstrap_mean(values, seed=seed, resamples=500)
@@ -43,6 +44,7 @@ def test_the_interval_contains_the_estimate(values: list[bool], seed: int) -> No
     assert interval.estimate == pytest.approx(np.mean(values))
 
 
+@settings(deadline=None)
 @given(outcomes)
 def test_a_higher_level_gives_a_wider_interval(values: list[bool]) -> None:
     narrow, wide = (bootstrap_mean(values, level=level, resamples=200) for level in (0.5, 0.99))
@@ -62,7 +64,7 @@ def test_the_seed_decides_the_interval() -> None:
     assert bootstrap_mean(values, seed=3) != bootstrap_mean(values, seed=4)
 
 
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_cell_statistics_equal_the_metrics_they_bootstrap(seed: int) -> None:
     accuracies = np.random.default_rng(seed).uniform(0.1, 1, len(CELLS))

@@ -64,11 +64,13 @@ def test_calibration_of_logits_uses_their_softmax() -> None:
     assert expected_calibration_error(1000 * torch.tensor([[1.0, 0.0], [0.0, 1.0]]), [1, 1]) == pytest.approx(0.5)
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=50), st.integers(1, 20))
 def test_a_perfectly_calibrated_predictor_has_no_calibration_error(confidences: list[float], bins: int) -> None:
     assert calibration_error(confidences, confidences, bins=bins) == pytest.approx(0, abs=1e-12)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=50), st.integers(1, 20))
 def test_calibration_error_lies_between_the_overall_gap_and_1(pairs: list[tuple[float, bool]], bins: int) -> None:
     confidences, correct = (np.array(column, dtype=float) for column in zip(*pairs, strict=True))
@@ -103,7 +105,7 @@ def test_imagenet_a_and_r_have_200_classes_each_and_86_in_common() -> None:
     assert (r.name, r.indices[0], r.wnids[0]) == ("ImageNet-R", 1, "n01443537")
 
 
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_masking_never_hurts_when_all_targets_are_in_the_subset(seed: int) -> None:
     subset, generator = imagenet_subset("r"), np.random.default_rng(seed)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robustvit.corruptions import registry
@@ -68,6 +68,7 @@ def test_mce_of_alexnet_itself_is_1() -> None:
         assert mean_corruption_error(errors, severities=[severity]) == pytest.approx(1)
 
 
+@settings(deadline=None)
 @given(tables, st.floats(0, 1))
 def test_mce_is_linear_in_the_errors(table: list[list[float]], factor: float) -> None:
     errors = dict(zip(COMMON15, table, strict=True))
@@ -75,6 +76,7 @@ def test_mce_is_linear_in_the_errors(table: list[list[float]], factor: float) ->
     assert mean_corruption_error(scaled) == pytest.approx(factor * mean_corruption_error(errors), abs=1e-12)
 
 
+@settings(deadline=None)
 @given(tables)
 def test_relative_mce_is_0_when_corruption_costs_nothing(table: list[list[float]]) -> None:
     clean = table[0][0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robustvit.metrics import (
@@ -39,12 +39,14 @@ def test_flip_probability_by_hand() -> None:
     assert flip_probability([FRAMES, [1] * 5], "noise") == 0.375
 
 
+@settings(deadline=None)
 @given(sequences, st.sampled_from(["temporal", "noise"]))
 def test_flip_probability_is_a_fraction_and_0_for_constant_predictions(predictions: list[list[int]], rule: str) -> None:
     assert 0 <= flip_probability(predictions, rule) <= 1  # type: ignore[arg-type]
     assert flip_probability(np.zeros_like(predictions), rule) == 0  # type: ignore[arg-type]
 
 
+@settings(deadline=None)
 @given(sequences)
 def test_temporal_flips_are_the_same_backwards(predictions: list[list[int]]) -> None:
     backwards = [row[::-1] for row in predictions]
@@ -100,6 +102,7 @@ def test_top5_distance_by_hand() -> None:
     assert top5_distance(first, first) == 0
 
 
+@settings(deadline=None)
 @given(permutations, permutations)
 def test_top5_distance_is_the_formula_with_whole_rankings(first: list[int], second: list[int]) -> None:
     expected = sum(abs((k - 1) - min(second.index(first[k - 1]), 5)) for k in range(1, 6))
@@ -131,6 +134,7 @@ def test_zipf_distance_by_hand() -> None:
     assert zipf_distance([0, 1, 2], [1, 0, 2]) == pytest.approx(0.75)
 
 
+@settings(deadline=None)
 @given(permutations, permutations)
 def test_zipf_distance_is_0_only_for_equal_rankings(first: list[int], second: list[int]) -> None:
     assert (zipf_distance(first, second) == 0) == (first == second)

@@ -1,21 +1,24 @@
 """Blur: Gaussian, defocus, zoom and motion.
 
-All work picture by picture, in the cache, on grey levels 0 .. 255, and truncate. They compute in the dtype of the draws: float32,
-where a result that is an integer but for rounding is taken for that integer, or float64, which repeats published files.
+All work picture by picture, in the cache, and truncate. They compute in the dtype of the draws: float32, or float64 where
+published files are to be repeated.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from robustvit.corruptions.filters import add_zoomed, gaussian_filter, streak, truncated
+from robustvit.corruptions.filters import NUDGE, add_zoomed, gaussian_filter, streak, truncated
 from robustvit.corruptions.glass import glass_blur
 from robustvit.corruptions.parameters import Family
-from robustvit.corruptions.pixels import Setting, to_bytes, to_unit
+from robustvit.corruptions.pixels import Setting, to_unit
 
 __all__ = ["defocus_blur", "gaussian_blur", "glass_blur", "motion_blur", "motion_blur_at", "zoom_blur"]
 
@@ -56,23 +59,122 @@ def motion_blur_at(
 
 
 def defocus_blur(images: Tensor, parameters: tuple[float, float], setting: Setting) -> Tensor:
-    kernel = _disk(*parameters).double()
-    r = kernel.shape[0] // 2
-    x = to_unit(images, torch.float64)
-    x = F.pad(x, (r, r, r, r), mode="reflect")
-    return to_bytes(F.conv2d(x.flatten(0, 1)[:, None], kernel[None, None]).view(images.shape))
+    """Correlation with a disk (radius) whose rim is smoothed by a small Gaussian (alias); the border is mirrored.
+
+    A small disk is summed in integers, as boxes of growing width, and then the sums are smoothed instead of the disk. A large
+    one goes through the Fourier transform.
+    """
+    disk = _disk(*parameters)
+    is_hardly_smoothed = 0.999 < disk.taps[len(disk.taps) // 2] < 1  # then results are almost integers over integers
+    dtype = torch.float64 if is_hardly_smoothed else setting.draws.dtype
+    nudge = NUDGE[dtype] if disk.kernel.sum(dtype=np.float64) >= 1 else -NUDGE[dtype]  # where flat areas end up
+    correlate = _sum_boxes if disk.pixels * 255 < 2**15 else _multiply_spectra
+    result = torch.empty_like(images, memory_format=torch.contiguous_format)
+    for out, picture in zip(result, images, strict=True):
+        out.copy_(truncated(correlate(picture, disk, dtype), nudge=nudge))
+    return result
 
 
-def _disk(radius: float, alias: float) -> Tensor:
-    reach = 8 if radius <= 8 else int(radius)
-    offsets = torch.arange(-reach, reach + 1).float()
-    disk = (offsets[:, None] ** 2 + offsets**2 <= radius**2).float()
-    disk /= disk.sum()
-    half = 1 if radius <= 8 else 2
-    taps = torch.exp(-(torch.arange(-half, half + 1).double() ** 2) / (2 * alias**2))
-    taps = (taps / taps.sum()).float()
-    padded = F.pad(disk[None, None], (half,) * 4, mode="reflect")
-    return F.conv2d(F.conv2d(padded, taps[None, None, None]), taps[None, None, :, None])[0, 0]
+@dataclass(frozen=True)
+class Disk:
+    """A disk of pixels with a smoothed rim.
+
+    Attributes:
+        reach: rows from the centre to the outermost.
+        rows: half width -> the rows that are so wide.
+        pixels: how many there are.
+        taps: of the smoothing; one tap is none.
+        kernel: the smoothed disk on its grid, float32. Beyond the edge of the grid the smoothing sees the disk mirrored; so
+            where the disk fills its grid, the sum is over 1, as published.
+    """
+
+    reach: int
+    rows: dict[int, list[int]]
+    pixels: int
+    taps: list[float]
+    kernel: np.ndarray
+
+
+@lru_cache(maxsize=32)
+def _disk(radius: float, alias: float) -> Disk:
+    reach, grid, m = (int(radius), 8, 1) if radius <= 8 else (int(radius), int(radius), 2)
+    rows: dict[int, list[int]] = {}
+    for y in range(-reach, reach + 1):
+        rows.setdefault(math.isqrt(int(radius**2 - y * y)), []).append(y)  # x^2 + y^2 <= radius^2
+    pixels = sum((2 * w + 1) * len(ys) for w, ys in rows.items())
+    g = [math.exp(-(a * a) / (2 * alias**2)) for a in range(-m, m + 1)]
+    taps = [tap / sum(g) for tap in g]
+    kernel = np.zeros((2 * grid + 1, 2 * grid + 1), np.float32)
+    for w, ys in rows.items():
+        kernel[[grid + y for y in ys], grid - w : grid + w + 1] = np.float32(1) / np.float32(pixels)
+    for axis in (0, 1):
+        padded = np.pad(kernel, [(m, m) if a == axis else (0, 0) for a in (0, 1)], mode="reflect")
+        kernel = np.lib.stride_tricks.sliding_window_view(padded, len(taps), axis) @ np.array(taps, np.float32)
+    return Disk(reach, rows, pixels, taps if taps[m] < 1 else [1.0], kernel)
+
+
+def _sum_boxes(picture: Tensor, disk: Disk, dtype: torch.dtype) -> Tensor:
+    """[C, H, W] uint8 -> dtype, for a disk whose rim is inside its grid and whose sum fits 16 bits."""
+    m, reach = len(disk.taps) // 2, disk.reach
+    H, W = (n + 2 * m for n in picture.shape[-2:])
+    padded = _mirrored(picture.to(torch.int16), reach + m)
+    total = padded.new_zeros(len(picture), H, W)
+    box = padded[..., reach : reach + W].clone()  # sums over -w .. w along a row
+    for w in range(max(disk.rows) + 1):
+        if w > 0:
+            box += padded[..., reach - w : reach - w + W]
+            box += padded[..., reach + w : reach + w + W]
+        for y in disk.rows.get(w, ()):
+            total += box[:, reach + y : reach + y + H]
+    smoothed = _smoothed(_smoothed(total.to(dtype), -2, disk.taps), -1, disk.taps)
+    return smoothed.mul_(float(np.float32(1) / np.float32(disk.pixels)))
+
+
+def _smoothed(values: Tensor, axis: int, taps: list[float]) -> Tensor:
+    """Symmetric filter along the axis; shorter by len(taps) - 1 than `values`."""
+    m = len(taps) // 2
+    n = values.shape[axis] - 2 * m
+    result = values.narrow(axis, m, n) * taps[m]
+    for a in range(1, m + 1):
+        for side in (a, -a):
+            result.add_(values.narrow(axis, m + side, n), alpha=taps[m + a])
+    return result
+
+
+def _multiply_spectra(picture: Tensor, disk: Disk, dtype: torch.dtype) -> Tensor:
+    """[C, H, W] uint8 -> dtype, for any disk."""
+    H, W = picture.shape[-2:]
+    margin = len(disk.kernel) // 2
+    size = (_fast_length(H + 2 * margin), _fast_length(W + 2 * margin))
+    spectrum = torch.fft.rfft2(_mirrored(picture.to(dtype), margin), s=size)
+    spectrum *= torch.fft.rfft2(torch.from_numpy(disk.kernel).to(picture.device, dtype), s=size).conj()  # correlation
+    return torch.fft.irfft2(spectrum, s=size)[:, :H, :W]  # what wraps around lies beyond
+
+
+def _fast_length(n: int) -> int:
+    """The next length 16 * 2^a * 3^b * 5^c: its transforms are fast."""
+    length = -(-n // 16)
+    while length not in _smooth_numbers():
+        length += 1
+    return 16 * length
+
+
+@lru_cache(maxsize=1)
+def _smooth_numbers() -> frozenset[int]:
+    return frozenset(2**a * 3**b * 5**c for a in range(16) for b in range(10) for c in range(7))
+
+
+def _mirrored(picture: Tensor, margin: int) -> Tensor:
+    """[C, H, W] with a margin in which it is mirrored, its edge not repeated."""
+    C, H, W = picture.shape
+    padded = picture.new_empty(C, H + 2 * margin, W + 2 * margin)
+    inside = padded[:, margin : margin + H]
+    inside[..., margin : margin + W] = picture
+    inside[..., :margin] = picture[..., 1 : margin + 1].flip(-1)
+    inside[..., margin + W :] = picture[..., W - margin - 1 : W - 1].flip(-1)
+    padded[:, :margin] = inside[:, 1 : margin + 1].flip(1)
+    padded[:, margin + H :] = inside[:, H - margin - 1 : H - 1].flip(1)
+    return padded
 
 
 def zoom_blur(images: Tensor, zooms: Sequence[float], setting: Setting) -> Tensor:

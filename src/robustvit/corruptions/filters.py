@@ -1,7 +1,7 @@
 """The linear filters that several corruptions share: Gaussian, zoom about the centre, one-sided streak.
 
-All take maps [..., H, W] of floating point and compute in their dtype, on their device. They work picture by picture: what lies
-between two steps stays in the cache, and a picture gives the same last bit alone and in a batch.
+All take maps [..., H, W] of floating point and compute in their dtype, on their device. They work picture by picture: what
+lies between two steps stays in the cache, and a picture gives the same last bit alone and in a batch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["Border", "add_zoomed", "gaussian_filter", "streak", "truncated", "zoom_clip"]
+__all__ = ["NUDGE", "Border", "add_zoomed", "gaussian_filter", "streak", "truncated", "zoom_clip"]
 
 Border = Literal["replicate", "mirror"]
 """What lies outside: the edge again and again (a a | a b c), or the picture mirrored with its edge (b a | a b c)."""
@@ -112,7 +112,7 @@ def add_zoomed(total: Tensor, picture: Tensor, zooms: Sequence[float], *, centre
         total[:, strip] = kept
 
 
-def _strips(picture: Tensor, values: int = 2**17) -> list[slice]:
+def _strips(picture: Tensor, values: int = 2**18) -> list[slice]:
     """Rows to work on at a time, so that as many values stay in the cache; all of them for small pictures."""
     C, H, W = picture.shape
     height = max(values // (C * W), 1)
@@ -216,9 +216,9 @@ def _merged(taps: list[Tap], smallest: float = 1e-8) -> list[Tap]:
 def _add_shifted(out: Tensor, picture: Tensor, taps: list[Tap]) -> None:
     """out += sum of weight * picture[clamp(y + dy), clamp(x + dx)], from views of the padded picture."""
     H, W = picture.shape[-2:]
-    up, left = (max(0, *(-tap[axis] for tap in taps)) for axis in (1, 2))
-    down, right = (max(0, *(tap[axis] for tap in taps)) for axis in (1, 2))
-    padded = F.pad(picture.reshape(1, -1, H, W), (left, right, up, down), mode="replicate")[0]
+    down, right = ([0, *offsets] for offsets in ([dy for _, dy, _ in taps], [dx for _, _, dx in taps]))
+    up, left = -min(down), -min(right)
+    padded = F.pad(picture.reshape(1, -1, H, W), (left, max(right), up, max(down)), mode="replicate")[0]
     flat = out.view(-1, H, W)
     for strip in _strips(flat):
         rows = flat[:, strip]

@@ -1,7 +1,7 @@
 """Noise on single values: Gaussian, speckle, shot, impulse.
 
-Where the published stream is repeated (draws of float64) the formulas are computed as they stand. Otherwise each value takes one
-16-bit word, which is looked up in a table of 65536 equally likely outcomes: probabilities are right to 1 in 65536. That happens
+Where the published stream is repeated (draws of float64) the formulas are computed as they stand. Otherwise each value takes
+one 16-bit word, which is looked up in a table of equally likely outcomes: probabilities are right to 1 in 65536. That happens
 picture by picture, to stay in the cache, and on the CPU, where the words are drawn; so every device gets the same bytes.
 """
 

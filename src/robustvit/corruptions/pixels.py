@@ -36,4 +36,4 @@ def to_unit(images: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
 
 def to_bytes(values: Tensor) -> Tensor:
     """0 .. 1 -> uint8: cut to the interval, then truncated, not rounded, as published. Overwrites `values`."""
-    return values.clamp_(0, 1).mul_(255).to(torch.uint8)
+    return values.clamp_(0, 1).mul_(255).to(torch.int16).to(torch.uint8)  # the direct conversion is not vectorised

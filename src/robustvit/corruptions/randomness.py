@@ -2,13 +2,15 @@
 
 A draw is asked for once for the whole batch and answered picture by picture, each from a generator of its own. `KeyedDraws`
 seeds it with (seed, sample id, corruption, severity), so that a picture meets the same corruption whatever the batch, the
-order, the worker or the device. `LegacyDraws` repeats the one stream of the published programs, for comparison with files made by them.
+order, the worker or the device. `LegacyDraws` repeats the one stream of the published programs, for comparison with files
+made by them.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -59,7 +61,13 @@ class KeyedDraws:
         self, seed: int, sample_ids: Sequence[int | str], *purpose: int | str, device: torch.device | str = "cpu"
     ) -> None:
         self.device = torch.device(device)
-        self.generators = [torch.Generator().manual_seed(keyed_seed(seed, i, *purpose)) for i in sample_ids]
+        self.seed, self.sample_ids, self.purpose = seed, sample_ids, purpose
+
+    @cached_property
+    def generators(self) -> list[torch.Generator]:
+        """Made at the first draw: not every corruption draws."""
+        seeds = (keyed_seed(self.seed, i, *self.purpose) for i in self.sample_ids)
+        return [torch.Generator().manual_seed(seed) for seed in seeds]
 
     def _empty(self, size: Size, dtype: torch.dtype) -> Tensor:
         return torch.empty(len(self.generators), *size, dtype=dtype)

@@ -30,7 +30,7 @@ STEPS = (65536, 91750, 143976)
 """Length, in 1/65536 pixels, of a step to the side, along the diagonal and like a knight in chess: 1, 1.4 and 2.1969."""
 SHORT_STEPS = (263, 368, 575)
 """16-bit steps under which any two distances below `FARTHEST` compare as they do under `STEPS`."""
-PIECE = 1 << 17
+PIECE = 1 << 19
 """Pixels worked on at a time: a few pictures whose maps stay in the cache of a CPU."""
 
 
@@ -86,16 +86,15 @@ def _edges(depth: Tensor) -> Tensor:
     m = strength[:, 1:-1, 1:-1]
     torch.add(ax, ay, out=m)
     flat, steep = _directions(ax, ay)
-    rising = (gx ^ gy) >> 15  # gradients of opposite sign: compare up-right and down-left
-    beside = torch.maximum(strength[:, 1:-1, :-2], strength[:, 1:-1, 2:] - 1)
-    above = torch.maximum(strength[:, :-2, 1:-1], strength[:, 2:, 1:-1] - 1)
-    falling_pair = torch.maximum(strength[:, :-2, :-2], strength[:, 2:, 2:])
-    rising_pair = torch.maximum(strength[:, :-2, 2:], strength[:, 2:, :-2])
-    diagonal = falling_pair ^ ((falling_pair ^ rising_pair) & rising)
-    rival = diagonal ^ ((diagonal ^ above) & steep)
-    rival ^= (rival ^ beside) & flat
-    thin = (rival.clamp_(min=WEAK) - m) >> 15  # m > rival, m > WEAK
-    return _connected(thin & ((STRONG - m) >> 15), thin)
+    rising = _negative(gx ^ gy)  # gradients of opposite sign: compare up-right and down-left
+    less = strength - 1
+    beside = torch.maximum(strength[:, 1:-1, :-2], less[:, 1:-1, 2:])
+    above = torch.maximum(strength[:, :-2, 1:-1], less[:, 2:, 1:-1])
+    rival = torch.maximum(strength[:, :-2, :-2], strength[:, 2:, 2:])
+    for mask, other in ((rising, torch.maximum(strength[:, :-2, 2:], strength[:, 2:, :-2])), (steep, above), (flat, beside)):
+        rival ^= other.bitwise_xor_(rival).bitwise_and_(mask)  # the other where the mask is set
+    thin = _negative(rival.clamp_(min=WEAK).sub_(m))  # m > rival, m > WEAK
+    return _connected(_negative(STRONG - m).bitwise_and_(thin), thin)
 
 
 def _sobel(levels: Tensor) -> tuple[Tensor, Tensor]:
@@ -111,10 +110,15 @@ def _sobel(levels: Tensor) -> tuple[Tensor, Tensor]:
 def _directions(ax: Tensor, ay: Tensor) -> tuple[Tensor, Tensor]:
     """Masks: the gradient is within 22.5 degrees of horizontal; of vertical."""
     tangent = round(math.tan(math.pi / 8) * 2**15)
-    x, y = ax.int(), ay.int() << 15
-    flat = (y - x * tangent) >> 31  # |gy| < |gx| tan 22.5
-    steep = (x * (tangent + 2**16) - y) >> 31  # |gy| > |gx| tan 67.5, which is 2 + tan 22.5
+    x, y = ax.int(), ay.int().mul_(2**15)
+    flat = _negative(y - x * tangent)  # |gy| < |gx| tan 22.5
+    steep = _negative(x.mul_(tangent + 2**16).sub_(y))  # |gy| > |gx| tan 67.5, which is 2 + tan 22.5
     return flat.short(), steep.short()
+
+
+def _negative(numbers: Tensor) -> Tensor:
+    """Mask of where integers are below 0. Overwrites them."""
+    return numbers.clamp_(-1, 0)
 
 
 def _connected(seeds: Tensor, allowed: Tensor) -> Tensor:
@@ -137,35 +141,50 @@ def _distance_levels(edges: Tensor) -> Tensor:
     """Distance to the next edge, cut at `FARTHEST`, mean of 3 x 3, whole pixels: int32 [B, H, W].
 
     The distance is the shortest way in sideways, diagonal and knight's steps. It is composed of ways along the eight lines in
-    these directions; a line is covered by steps of doubling length.
+    these directions. Pictures lie one after the other in one row of numbers, so that a step in any direction is a distance in
+    that row; between them, and between their lines, is a margin too wide to be crossed.
     """
-    distance = _along_lines(edges.to(torch.uint8).bitwise_not_().clamp_(max=FARTHEST), 1, ((0, 1), (1, 0)))
-    _, diagonal, knight = SHORT_STEPS
-    distance = distance.short().mul_(SHORT_STEPS[0])
-    distance = _along_lines(distance, diagonal, ((1, 1), (1, -1)))
-    distance = _along_lines(distance, knight, ((1, 2), (2, 1), (1, -2), (2, -1)))
-    lengths = _lengths(distance.device).index_select(0, distance.int().flatten()).view(distance.shape)
+    B, H, W = edges.shape
+    start, width = FARTHEST * (W + FARTHEST), W + FARTHEST
+    row = torch.full((2 * start + B * (H + FARTHEST) * width,), FARTHEST, dtype=torch.uint8, device=edges.device)
+    torch.add(edges, 1, out=_pictures(row, edges.shape)).mul_(FARTHEST)
+    side, diagonal, knight = SHORT_STEPS
+    _walk(row, 1, (1, width), start, FARTHEST)
+    row = row.short().mul_(side)
+    _walk(row, diagonal, (width + 1, width - 1), start, FARTHEST * side // diagonal)
+    knights = (width + 2, width - 2, 2 * width + 1, 2 * width - 1)
+    _walk(row, knight, knights, start, FARTHEST * side // knight)
+    distance = _pictures(row, edges.shape)
+    lengths = _lengths(row.device).index_select(0, distance.int().flatten()).view(B, H, W)
     return _sum_of_nine(lengths).div_(9).int()
 
 
-def _along_lines(distance: Tensor, step: int, lines: tuple[tuple[int, int], ...]) -> Tensor:
-    """The least of distance(p) and distance(q) + k * step, over all q that lie k steps from p, line after line."""
-    H, W = distance.shape[-2:]
-    farthest = FARTHEST if step == 1 else FARTHEST * SHORT_STEPS[0]
-    margin = FARTHEST
-    padded = F.pad(distance, (margin, margin, margin, margin), value=farthest)
-    inside = padded[:, margin : margin + H, margin : margin + W]
-    for dy, dx in lines:
+def _pictures(row: Tensor, shape: torch.Size) -> Tensor:
+    """The part of the row of numbers that is pictures [B, H, W]."""
+    B, H, W = shape
+    width = W + FARTHEST
+    start = FARTHEST * width
+    return row[start : start + B * (H + FARTHEST) * width].view(B, H + FARTHEST, width)[:, :H, :W]
+
+
+def _walk(row: Tensor, step: int, lines: tuple[int, ...], start: int, most: int) -> None:
+    """Make each number of the row the least of row[p] and row[p + k * line] + |k| * step, |k| <= most, line after line."""
+    inside = row[start:-start]
+    nearer = torch.empty_like(inside)
+    for line in lines:
         covered = 0
-        while covered < farthest // step:
-            k = min(covered + 1, farthest // step - covered)
-            y, x = k * dy, k * dx
-            ahead = padded[:, margin + y : margin + y + H, margin + x : margin + x + W]
-            behind = padded[:, margin - y : margin - y + H, margin - x : margin - x + W]
-            nearer = torch.minimum(ahead, behind).add_(torch.tensor(k * step, dtype=distance.dtype))
-            torch.minimum(inside, nearer, out=inside)
+        while covered < most:  # steps of doubling length
+            k = min(covered + 1, most - covered)
+            shift = k * line
+            torch.minimum(row[start + shift : len(row) - start + shift], row[start - shift : -start - shift], out=nearer)
+            torch.minimum(inside, nearer.add_(_constant(k * step, row.dtype, row.device)), out=inside)
             covered += k
-    return inside
+
+
+@lru_cache(maxsize=64)
+def _constant(value: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Small integers are added faster from a tensor than from a Python number."""
+    return torch.tensor(value, dtype=dtype, device=device)
 
 
 @lru_cache(maxsize=4)

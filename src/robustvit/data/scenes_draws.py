@@ -39,9 +39,15 @@ class SceneDraws:
         """Int64 [B, *size] in 0..high - 1."""
         return (self.uniform(stream, size).astype(np.float64) * high).astype(np.int64)
 
-    def directions(self, stream: int, size: tuple[int, ...] = ()) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Cosine and sine [B, *size] of angles on the whole circle, from a table: library cosines may depend on the batch."""
-        angle = self.integers(stream, _ANGLES, size)
+    def directions(
+        self, stream: int, size: tuple[int, ...] = (), turn: float = 1
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Cosine and sine [B, *size] of angles in the share `turn` of the circle that has 0 in its middle.
+
+        They come from a table: the cosines of a library may depend on the batch.
+        """
+        steps = round(_ANGLES * turn)
+        angle = (self.integers(stream, steps, size) - steps // 2) % _ANGLES
         return _COSINE[angle], _SINE[angle]
 
     def _bits(self, stream: int, count: int) -> NDArray[np.uint64]:

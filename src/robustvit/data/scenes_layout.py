@@ -17,10 +17,12 @@ from robustvit.data.scenes_shapes import CLASS_NAMES, REACH
 __all__ = ["MOST_OBJECTS", "Hints", "Objects", "draw_colours", "draw_objects"]
 
 MOST_OBJECTS = 4
-MAIN_RADIUS, OTHER_RADIUS = (0.18, 0.26), (0.07, 0.12)
+MAIN_RADIUS, OTHER_RADIUS = (0.17, 0.25), (0.07, 0.12)
 """Of the disc that has the object's area."""
 CONTRAST, CHROMA, TINT = (0.1, 0.35), (0.12, 0.3), (0.1, 0.22)
 """How far objects differ from the ground in brightness, how coloured they are, and how strong their texture is."""
+TILT = 1 / 6
+"""The share of the circle in which objects are turned: 30 degrees to either side."""
 COARSE, FINE = (4.0, 5.5), (7.5, 9.5)
 """Frequencies of textures, in waves to a side of the picture: 8 pixels to 3 pixels a wave at 32 pixels."""
 
@@ -86,7 +88,7 @@ def draw_objects(draws: SceneDraws, extent: tuple[float, float], ground: Floats,
     classes = draws.integers(12, len(CLASS_NAMES), (K,))
     radius = np.where(is_main, draws.uniform(13, (K,), *MAIN_RADIUS), draws.uniform(14, (K,), *OTHER_RADIUS))
     y, x = (_place(draws.uniform(15 + axis, (K,)), radius, extent[axis]) for axis in (0, 1))
-    cosine, sine = draws.directions(17, (K,))
+    cosine, sine = draws.directions(17, (K,), TILT)
     look = np.where(draws.uniform(18, (K,)) < hints.texture, classes, draws.integers(19, len(CLASS_NAMES), (K,)))
     fine, texture = np.divmod(look, len(_TEXTURES))  # ten looks: five textures, coarse or fine
     frequency = np.where(fine == 1, draws.uniform(24, (K,), *FINE), draws.uniform(25, (K,), *COARSE))

@@ -1,0 +1,117 @@
+"""The shared filters against their definitions, written out value by value."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from robustvit.corruptions.filters import Border, gaussian_filter, streak, truncated, zoom_clip
+
+
+def gaussian_by_definition(maps: Tensor, sigma: float, border: Border, truncate: float) -> Tensor:
+    radius = int(truncate * sigma + 0.5)
+    weights = np.exp(-(np.arange(-radius, radius + 1.0) ** 2) / (2 * sigma**2))
+    weights /= weights.sum()
+    result = maps.numpy()
+    for axis in (-2, -1):
+        widths = [(0, 0)] * result.ndim
+        widths[axis] = (radius, radius)
+        padded = np.pad(result, widths, mode="edge" if border == "replicate" else "symmetric")
+        result = np.lib.stride_tricks.sliding_window_view(padded, 2 * radius + 1, axis) @ weights
+    return torch.from_numpy(result)
+
+
+@pytest.mark.parametrize("border", ["replicate", "mirror"])
+@pytest.mark.parametrize(("sigma", "truncate"), [(0.4, 4.0), (1.0, 4.0), (3.3, 3.0), (6.0, 4.0), (30.0, 3.0)])
+def test_gaussian_filter_is_the_weighted_mean_of_the_neighbours(sigma: float, truncate: float, border: Border) -> None:
+    maps = torch.rand(2, 3, 70, 101, dtype=torch.float64)
+    expected = gaussian_by_definition(maps, sigma, border, truncate)
+    torch.testing.assert_close(gaussian_filter(maps, sigma, border=border, truncate=truncate), expected)
+
+
+def test_gaussian_filter_takes_a_width_for_each_axis() -> None:
+    maps = torch.rand(1, 1, 40, 50)
+    only_rows = gaussian_filter(maps, (2.0, 0.1))
+    only_columns = gaussian_filter(maps, (0.1, 2.0))
+    torch.testing.assert_close(only_rows.mT, gaussian_filter(maps.mT.contiguous(), (0.1, 2.0)))
+    torch.testing.assert_close(gaussian_filter(only_rows, (0.0, 2.0)), gaussian_filter(only_columns, (2.0, 0.0)))
+
+
+def test_gaussian_filter_of_radius_0_changes_nothing() -> None:
+    maps = torch.rand(2, 32, 32)
+    assert torch.equal(gaussian_filter(maps, 0.12), maps)
+
+
+@pytest.mark.parametrize("shape", [(33, 40), (2, 33, 40), (2, 3, 33, 40), (2, 2, 3, 33, 40)])
+def test_filters_take_maps_with_any_leading_axes(shape: tuple[int, ...]) -> None:
+    maps = torch.rand(shape)
+    planes = maps.reshape(-1, 33, 40)
+    for run in (lambda m: gaussian_filter(m, 1.5), lambda m: zoom_clip(m, 1.3, centred=True)):
+        expected = torch.stack([run(plane) for plane in planes]).reshape(shape)
+        torch.testing.assert_close(run(maps), expected)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(32, 60), st.integers(32, 60), st.floats(1, 4.5), st.booleans())
+def test_zoom_is_bilinear_interpolation_between_corners(H: int, W: int, zoom: float, centred: bool) -> None:
+    maps = torch.rand(1, 1, H, W, dtype=torch.float64)
+    kept, first, start, size = [], [], [], []
+    for n in (H, W):
+        kept.append(math.ceil(n / zoom))
+        size.append(max(round(kept[-1] * zoom), n))
+        first.append((n - kept[-1]) // 2)
+        start.append((round(kept[-1] * zoom) - n) // 2 if centred else 0)
+    crop = maps[..., first[0] : first[0] + kept[0], first[1] : first[1] + kept[1]]
+    enlarged = torch.nn.functional.interpolate(crop, size, mode="bilinear", align_corners=True)
+    expected = enlarged[..., start[0] : start[0] + H, start[1] : start[1] + W]
+    torch.testing.assert_close(zoom_clip(maps, zoom, centred=centred), expected)
+
+
+def test_zoom_1_changes_nothing() -> None:
+    maps = torch.rand(2, 3, 40, 50)
+    assert torch.equal(zoom_clip(maps, 1.0, centred=False), maps)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.floats(-180, 180), st.sampled_from([(10, 3.0), (15, 12.0), (3, 1.0)]))
+def test_streak_sums_pixels_along_a_line_with_the_edge_replicated(angle: float, shape: tuple[int, float]) -> None:
+    radius, sigma = shape
+    H, W = 48, 52
+    maps = torch.rand(1, 2, H, W, dtype=torch.float64)
+    weights = np.exp(-(np.arange(2 * radius + 1.0) ** 2) / (2 * sigma**2))
+    expected = torch.zeros_like(maps)
+    for i, weight in enumerate(weights / weights.sum()):
+        dy = math.ceil(i * math.sin(math.radians(angle)) - 0.5)
+        dx = math.ceil(i * math.cos(math.radians(angle)) - 0.5)
+        rows, columns = (torch.arange(n).add(d).clamp(0, n - 1) for n, d in ((H, dy), (W, dx)))
+        expected += weight * maps[:, :, rows][..., columns]
+    torch.testing.assert_close(streak(maps, radius, sigma, [angle]), expected)
+    torch.testing.assert_close(streak(maps.float(), radius, sigma, [angle]), expected.float())
+
+
+def test_streak_stops_where_it_would_leave_a_small_picture() -> None:
+    maps = torch.ones(1, 1, 32, 32)
+    darkened = streak(maps, 20, 15.0, [0.0])
+    k = torch.exp(-(torch.arange(41.0) ** 2) / (2 * 15.0**2))
+    assert float(darkened.max()) == pytest.approx(float(k[:32].sum() / k.sum()), abs=1e-6)
+
+
+def test_streak_takes_an_angle_for_each_picture() -> None:
+    maps = torch.rand(2, 3, 40, 40)
+    together = streak(maps, 6, 2.0, [10.0, -30.0])
+    assert torch.equal(together[1:], streak(maps[1:], 6, 2.0, [-30.0]))
+    assert torch.equal(together[:1], streak(maps[:1], 6, 2.0, [10.0]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("sigma", [0.5, 1.0, 1.5, 3.0, 6.0])
+def test_flat_areas_keep_their_level_when_blurred_and_truncated(sigma: float, dtype: torch.dtype) -> None:
+    levels = torch.arange(256, dtype=dtype).view(-1, 1, 1, 1).expand(-1, 1, 64, 64)
+    blurred = truncated(gaussian_filter(levels, sigma))
+    assert torch.equal(blurred, levels.to(torch.uint8))

@@ -22,6 +22,9 @@ from robustvit.corruptions.pixels import Setting, to_unit
 
 __all__ = ["defocus_blur", "gaussian_blur", "glass_blur", "motion_blur", "motion_blur_at", "zoom_blur"]
 
+TILE = 280
+"""Rows and columns that the Fourier transform takes at a time."""
+
 
 def gaussian_blur(images: Tensor, sigma: float, setting: Setting) -> Tensor:
     """Gaussian of standard deviation `sigma` pixels."""
@@ -75,7 +78,7 @@ def defocus_blur(images: Tensor, parameters: tuple[float, float], setting: Setti
     return result
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Disk:
     """A disk of pixels with a smoothed rim.
 
@@ -142,13 +145,27 @@ def _smoothed(values: Tensor, axis: int, taps: list[float]) -> Tensor:
 
 
 def _multiply_spectra(picture: Tensor, disk: Disk, dtype: torch.dtype) -> Tensor:
-    """[C, H, W] uint8 -> dtype, for any disk."""
+    """[C, H, W] uint8 -> dtype, for any disk; tile by tile, to stay in the cache."""
     H, W = picture.shape[-2:]
     margin = len(disk.kernel) // 2
-    size = (_fast_length(H + 2 * margin), _fast_length(W + 2 * margin))
-    spectrum = torch.fft.rfft2(_mirrored(picture.to(dtype), margin), s=size)
-    spectrum *= torch.fft.rfft2(torch.from_numpy(disk.kernel).to(picture.device, dtype), s=size).conj()  # correlation
-    return torch.fft.irfft2(spectrum, s=size)[:, :H, :W]  # what wraps around lies beyond
+    padded = _mirrored(picture.to(dtype), margin)
+    result = padded.new_empty(picture.shape)
+    h, w = (-(-n // math.ceil(n / TILE)) for n in (H, W))
+    size = (_fast_length(h + 2 * margin), _fast_length(w + 2 * margin))
+    kernel = _spectrum(disk, size, dtype, picture.device)
+    for top in range(0, H, h):
+        for left in range(0, W, w):
+            tile = padded[:, top : top + h + 2 * margin, left : left + w + 2 * margin]
+            blurred = torch.fft.irfft2(torch.fft.rfft2(tile, s=size).mul_(kernel), s=size)
+            out = result[:, top : top + h, left : left + w]
+            out.copy_(blurred[:, : out.shape[1], : out.shape[2]])  # what wraps around lies beyond
+    return result
+
+
+@lru_cache(maxsize=8)
+def _spectrum(disk: Disk, size: tuple[int, int], dtype: torch.dtype, device: torch.device) -> Tensor:
+    kernel = torch.from_numpy(disk.kernel).to(device, dtype)
+    return torch.fft.rfft2(kernel, s=size).conj().resolve_conj()  # conjugate: correlation, not convolution
 
 
 def _fast_length(n: int) -> int:

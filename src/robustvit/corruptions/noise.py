@@ -31,7 +31,7 @@ def gaussian_noise(images: Tensor, sd: float, setting: Setting) -> Tensor:
     noise = _normals() * np.float32(255 * sd)
 
     def spoil(picture: np.ndarray, words: np.ndarray) -> np.ndarray:
-        return _to_bytes(np.take(noise, words) + picture)
+        return _to_bytes(_look_up(noise, words.astype(np.int32)) + picture)
 
     return _value_by_value(images, setting, spoil)
 
@@ -44,7 +44,7 @@ def speckle_noise(images: Tensor, sd: float, setting: Setting) -> Tensor:
     factors = 1 + _normals() * np.float32(sd)
 
     def spoil(picture: np.ndarray, words: np.ndarray) -> np.ndarray:
-        return _to_bytes(np.take(factors, words) * picture)
+        return _to_bytes(_look_up(factors, words.astype(np.int32)) * picture)
 
     return _value_by_value(images, setting, spoil)
 
@@ -57,7 +57,7 @@ def shot_noise(images: Tensor, photons: float, setting: Setting) -> Tensor:
 
     def spoil(picture: np.ndarray, words: np.ndarray) -> np.ndarray:
         cell = (picture.astype(np.int32) << bits) | (words >> (16 - bits))
-        entry = np.take(table, cell)
+        entry = _look_up(table, cell)
         is_alias = (words & (WORDS // 2**bits - 1)) >= (entry >> 16).astype(np.uint16)
         return (entry >> (is_alias.view(np.uint8) << 3)).astype(np.uint8)  # own outcome in byte 0, its alias in byte 1
 
@@ -87,6 +87,11 @@ def _value_by_value(images: Tensor, setting: Setting, spoil: Callable[[np.ndarra
             part = slice(start, start + CHUNK)
             out.numpy()[part] = spoil(picture.numpy()[part], words[part])
     return result.to(images.device)
+
+
+def _look_up(table: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """table[index] for int32 indices, which torch reads twice as fast as NumPy."""
+    return torch.from_numpy(table).index_select(0, torch.from_numpy(index)).numpy()
 
 
 def _to_bytes(values: np.ndarray) -> np.ndarray:

@@ -66,8 +66,12 @@ class KeyedDraws:
     @cached_property
     def generators(self) -> list[torch.Generator]:
         """Made at the first draw: not every corruption draws."""
-        seeds = (keyed_seed(self.seed, i, *self.purpose) for i in self.sample_ids)
-        return [torch.Generator().manual_seed(seed) for seed in seeds]
+        return [torch.Generator().manual_seed(keyed_seed(self.seed, i, *self.purpose)) for i in self.sample_ids]
+
+    @cached_property
+    def word_generators(self) -> list[np.random.PCG64]:
+        """For 16-bit words alone: twice as fast as those of torch."""
+        return [np.random.PCG64(keyed_seed(self.seed, i, *self.purpose, "words")) for i in self.sample_ids]
 
     def _empty(self, size: Size, dtype: torch.dtype) -> Tensor:
         return torch.empty(len(self.generators), *size, dtype=dtype)
@@ -96,9 +100,8 @@ class KeyedDraws:
         return torch.stack([torch.poisson(row, generator=generator) for row, generator in pairs]).to(self.device)
 
     def words(self, count: int) -> Iterator[np.ndarray]:
-        for generator in self.generators:
-            quads = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None, generator=generator)
-            yield quads.numpy().view(np.uint16)[:count]
+        for generator in self.word_generators:
+            yield generator.random_raw(-(-count // 4)).view(np.uint16)[:count]
 
 
 class LegacyDraws:

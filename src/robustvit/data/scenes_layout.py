@@ -45,7 +45,7 @@ class Hints(NamedTuple):
     """The shares of objects whose colour, and whose texture, tell their class. Their shape always does."""
 
     colour: float = 0.0
-    texture: float = 0.8
+    texture: float = 0.9
 
 
 @dataclass(frozen=True)

@@ -52,8 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if name not in COMMANDS:
         close = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.4)
-        hint = f"Did you mean {close[0]}? " if close else ""
-        print(f"error: there is no command {name!r}. {hint}The commands are {', '.join(COMMANDS)}", file=sys.stderr)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        print(f"error: there is no command {name!r}{hint} (the commands are {', '.join(COMMANDS)})", file=sys.stderr)
         return 2
     return _run(name, rest)
 

@@ -17,7 +17,7 @@ from robustvit.data.scenes_shapes import CLASS_NAMES, REACH
 __all__ = ["MOST_OBJECTS", "Hints", "Objects", "draw_colours", "draw_objects"]
 
 MOST_OBJECTS = 4
-MAIN_RADIUS, OTHER_RADIUS = (0.17, 0.25), (0.07, 0.12)
+MAIN_RADIUS, OTHER_RADIUS = (0.16, 0.24), (0.07, 0.12)
 """Of the disc that has the object's area."""
 CONTRAST, CHROMA, TINT = (0.1, 0.35), (0.12, 0.3), (0.1, 0.22)
 """How far objects differ from the ground in brightness, how coloured they are, and how strong their texture is."""

@@ -19,7 +19,7 @@ from robustvit.data.scenes_shapes import distances
 __all__ = ["paint"]
 
 STICKS = 5
-CLARITY = (0.22, 0.6)
+CLARITY = (0.2, 0.55)
 """The share of its contrast that a picture keeps."""
 _CELLS = (3, 7, 15, 31, 63, 127)
 """Of the ground's layers along the shorter side. Layers finer than 3 pixels a cell are not drawn: they would flicker."""

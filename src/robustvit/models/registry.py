@@ -69,8 +69,8 @@ def create_model(
     checkpoint_path = kwargs.pop("checkpoint_path", None)
     model = timm.create_model(name, pretrained, **kwargs)
     network_inside: nn.Module = model.model if features_only and hasattr(model, "model") else model
-    if tap:
-        add_token_pooling(network_inside, tap, tap_blocks)
+    if tap or tap_blocks != "all":
+        add_token_pooling(network_inside, tap or 0, tap_blocks)
     if token_head or token_fusion:
         add_token_head(network_inside, token_fusion)
     if checkpoint_path:  # after what was added, which a checkpoint of such a network has too

@@ -375,6 +375,19 @@ def test_compiler_follows_the_network_without_a_break(name: str) -> None:
         )
 
 
+@pytest.mark.parametrize("name", NANO)
+def test_compiled_image_groups_agree_at_any_batch_without_a_break(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = shallow(name, tap=4).eval()
+    batches = [images(name, batch=n) for n in (2, 3)]
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    with torch.no_grad():
+        expected = [model(x) for x in batches]
+        monkeypatch.setattr(image_groups, "GROUP_BYTES", 1)
+        for x, logits in zip(batches, expected, strict=True):
+            torch.testing.assert_close(compiled(x), logits, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NANO)
 def test_compiled_network_agrees(name: str) -> None:

@@ -16,10 +16,12 @@ __all__ = ["GROUP_BYTES", "in_image_groups"]
 
 GROUP_BYTES = 7 * 2**20
 """What the widest map of one group may take."""
+MOST_COMPILED_GROUPS = 6
+"""torch.compile writes every group out, so that many groups would take it minutes."""
 
 
 def in_image_groups(module: nn.Module, run: Callable[[Tensor], Tensor], x: Tensor, *, widest: int) -> Tensor:
-    """`run(x)`, a group of images at a time where that pays: evaluation on a CPU without gradients, not compiled or traced.
+    """`run(x)`, a group of images at a time where that pays: evaluation on a CPU without gradients, not exported or traced.
 
     Nobody can tell the difference: while hooks wait anywhere inside `module`, they get the whole batch.
 
@@ -32,9 +34,17 @@ def in_image_groups(module: nn.Module, run: Callable[[Tensor], Tensor], x: Tenso
     groups = math.ceil(x.shape[0] * widest * x.element_size() / GROUP_BYTES)
     if groups < 2 or module.training or torch.is_grad_enabled() or x.device.type != "cpu":
         return run(x)
-    if torch.compiler.is_compiling() or torch.jit.is_tracing() or _has_hooks(module):
+    if torch.compiler.is_exporting() or torch.jit.is_tracing() or _has_hooks(module):
         return run(x)
+    if torch.compiler.is_compiling():
+        return torch.cat([_run_compiled(run, images) for images in x.chunk(min(groups, MOST_COMPILED_GROUPS))])
     return torch.cat([run(images) for images in x.chunk(groups)])
+
+
+@torch.compiler.nested_compile_region
+def _run_compiled(run: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+    """A region that torch.compile can compile once for groups of equal size."""
+    return run(images)
 
 
 def _has_hooks(module: nn.Module) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 from PIL import Image
 
 from robustvit.corruptions.registry import corruption_names
+from robustvit.data.cifar_classes import CIFAR_CLASSES
 from robustvit.data.layouts import LayoutError, cifar_c_pictures, imagenet_c_pictures, open_pictures, suite_folder
 
 NOISE = corruption_names("noise")
@@ -23,56 +23,10 @@ def fill(folder: Path, classes: tuple[str, ...] = ("cat", "dog"), count: int = 2
     return folder
 
 
-def test_class_folders_are_numbered_in_their_order(tmp_path: Path) -> None:
-    pictures = open_pictures(fill(tmp_path, ("10", "9", "2")))
-    assert pictures.classes == ("2", "9", "10")
-    assert [(p.id, p.label) for p in pictures] == [
-        ("2/0.png", 0),
-        ("2/1.png", 0),
-        ("9/0.png", 1),
-        ("9/1.png", 1),
-        ("10/0.png", 2),
-        ("10/1.png", 2),
-    ]
-    assert next(iter(pictures)).open().size == (40, 36)
-
-
-def test_beside_a_train_folder_val_is_taken(tmp_path: Path) -> None:
-    fill(tmp_path / "train", ("a",))
-    fill(tmp_path / "val", ("b", "c"))
-    assert open_pictures(tmp_path).classes == ("b", "c")
-
-
-def test_a_tar_file_has_the_same_pictures(tmp_path: Path) -> None:
-    fill(tmp_path / "set")
-    with tarfile.open(tmp_path / "set.tar", "w") as archive:
-        for name in ("cat", "dog"):
-            archive.add(tmp_path / "set" / name, name)
-    pictures = open_pictures(tmp_path / "set.tar")
-    assert pictures.classes == ("cat", "dog")
-    assert [p.open().getpixel((0, 0)) for p in pictures] == [(0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0)]
-
-
 def test_the_embedded_data_set_has_a_name() -> None:
     pictures = open_pictures("scenes:5", scene_size=(48, 32))
     assert (len(pictures), len(pictures.classes)) == (5, 10)
     assert next(iter(pictures)).open().size == (32, 48)
-
-
-def test_wrong_folders_are_explained(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="there is no"):
-        open_pictures(tmp_path / "nowhere")
-    with pytest.raises(LayoutError, match="is empty; expected a folder for each class"):
-        open_pictures(tmp_path)
-    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
-    with pytest.raises(LayoutError, match=r"no class folders, only files such as a\.png"):
-        open_pictures(tmp_path)
-    with pytest.raises(LayoutError, match="is a file"):
-        open_pictures(tmp_path / "a.png")
-    (tmp_path / "empty class").mkdir()
-    (tmp_path / "a.png").unlink()
-    with pytest.raises(LayoutError, match="has no pictures"):
-        open_pictures(tmp_path)
 
 
 @pytest.mark.parametrize("grouped", [False, True])
@@ -94,19 +48,55 @@ def test_what_is_missing_of_imagenet_c_is_named(tmp_path: Path) -> None:
     assert imagenet_c_pictures(fill(tmp_path / "plain"), NOISE) is None
 
 
+def fill_cifar_c(folder: Path, labels: int = 2, names: tuple[str, ...] = NOISE) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        np.save(folder / f"{name}.npy", np.repeat(np.arange(10, dtype=np.uint8), 32 * 32 * 3).reshape(10, 32, 32, 3))
+    np.save(folder / "labels.npy", np.tile([0, labels - 1], 5))
+    return folder
+
+
 def test_the_arrays_of_cifar_c_are_cut_by_severity(tmp_path: Path) -> None:
-    for name in NOISE:
-        np.save(tmp_path / f"{name}.npy", np.repeat(np.arange(10, dtype=np.uint8), 32 * 32 * 3).reshape(10, 32, 32, 3))
-    np.save(tmp_path / "labels.npy", np.tile(np.arange(2), 5))
-    cells = cifar_c_pictures(tmp_path, NOISE)
+    cells = cifar_c_pictures(fill_cifar_c(tmp_path / "CIFAR-10-C"), NOISE)
     third = [(p.label, p.open().getpixel((0, 0))[0]) for p in cells["impulse_noise", 3]]
     assert third == [(0, 4), (1, 5)]
-    (tmp_path / "shot_noise.npy").unlink()
+    assert {cell.name for cell in cells.values()} == {str(tmp_path / "CIFAR-10-C")}
+    (tmp_path / "CIFAR-10-C" / "shot_noise.npy").unlink()
     with pytest.raises(LayoutError, match=r"lacks shot_noise\.npy; expected CORRUPTION\.npy"):
-        cifar_c_pictures(tmp_path, NOISE)
+        cifar_c_pictures(tmp_path / "CIFAR-10-C", NOISE)
 
 
-def test_a_suite_has_a_folder_of_its_name_or_is_the_folder(tmp_path: Path) -> None:
-    assert suite_folder(tmp_path, "imagenet-c") == tmp_path
-    (tmp_path / "imagenet-c").mkdir()
-    assert suite_folder(tmp_path, "imagenet-c") == tmp_path / "imagenet-c"
+def test_the_arrays_of_cifar_c_have_the_classes_of_their_data_set(tmp_path: Path) -> None:
+    assert (len(CIFAR_CLASSES["cifar10"]), len(CIFAR_CLASSES["cifar100"])) == (10, 100)
+    root = fill_cifar_c(tmp_path, labels=100)
+    assert cifar_c_pictures(root, NOISE, kind="cifar100")["shot_noise", 1].classes[99] == "worm"
+    with pytest.raises(LayoutError, match=r"labels from 0 to 99; cifar10 has 0 to 9: choose the suite of the other"):
+        cifar_c_pictures(root, NOISE, kind="cifar10")
+
+
+def test_arrays_of_another_shape_or_damaged_ones_are_explained(tmp_path: Path) -> None:
+    root = fill_cifar_c(tmp_path)
+    np.save(root / "shot_noise.npy", np.zeros((10, 32, 32), np.uint8))
+    with pytest.raises(LayoutError, match=r"uint8 \[10, 32, 32\]; expected uint8 \[N, 32, 32, 3\]"):
+        cifar_c_pictures(root, NOISE)
+    (root / "shot_noise.npy").write_bytes(b"\x93NUMPY")
+    with pytest.raises(LayoutError, match=r"shot_noise\.npy cannot be read"):
+        cifar_c_pictures(root, NOISE)
+
+
+@pytest.mark.parametrize(
+    ("suite", "published"),
+    [
+        ("imagenet-c", "ImageNet-C"),
+        ("imagenet-a", "imagenet_a"),
+        ("imagenet-r", "imagenet-r"),
+        ("imagenet-r", "IMAGENETR"),
+        ("cifar10-c", "CIFAR-10-C"),
+        ("cifar100-c", "CIFAR-100-C"),
+    ],
+)
+def test_a_suite_has_a_folder_of_its_name_however_it_is_written(suite: str, published: str, tmp_path: Path) -> None:
+    assert suite_folder(tmp_path, suite) == tmp_path
+    (tmp_path / published).mkdir()
+    (tmp_path / f"{published}-more").mkdir()
+    assert suite_folder(tmp_path, suite) == tmp_path / published

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torchvision.datasets import ImageFolder
 
-from robustvit.data.pictures import ArrayPictures, DatasetPictures, UnreadablePictureError, read_picture
+from robustvit.data.pictures import ArrayPictures, DatasetPictures, SomePictures, UnreadablePictureError, read_picture
 
 RAMP = np.arange(48 * 40, dtype=np.int64).reshape(48, 40) % 256
 
@@ -33,6 +34,14 @@ def test_grey_is_repeated_in_three_channels(tmp_path: Path) -> None:
 def test_sixteen_bits_are_scaled_to_eight(tmp_path: Path) -> None:
     Image.fromarray((RAMP * 257).astype(np.uint16)).save(tmp_path / "a.png")
     assert (np.array(read_picture(tmp_path / "a.png"))[..., 0] == RAMP).all()
+
+
+def test_a_dark_picture_of_sixteen_bits_stays_dark(tmp_path: Path) -> None:
+    Image.fromarray(RAMP.astype(np.uint16)).save(tmp_path / "a.png")  # values up to 255 of 65535
+    with Image.open(tmp_path / "a.png") as image:
+        assert image.mode == "I;16"
+    assert np.array(read_picture(tmp_path / "a.png")).max() == 0
+    assert (np.array(read_picture(Image.fromarray(RAMP.astype(np.int32))))[..., 0] == RAMP).all()  # "I" holds 8 bits as well
 
 
 def test_of_an_animation_the_first_frame_is_taken(tmp_path: Path) -> None:
@@ -70,3 +79,72 @@ def test_normalised_tensors_are_refused() -> None:
     pictures = DatasetPictures([(torch.zeros(3, 8, 8), 0)])
     with pytest.raises(ValueError, match="leave normalising to the evaluation"):
         next(iter(pictures)).open()
+
+
+class Counted:
+    """A dataset that counts how often it decodes, and has a damaged picture at position 1."""
+
+    def __init__(self) -> None:
+        self.decoded: list[int] = []
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, i: int) -> tuple[Image.Image, int]:
+        self.decoded.append(i)
+        if i == 1:
+            raise OSError("image file is truncated")
+        return Image.new("RGB", (8, 8), (i, 0, 0)), 5 + i
+
+
+def test_a_dataset_decodes_when_a_picture_is_opened_and_not_before() -> None:
+    dataset = Counted()
+    pictures = list(DatasetPictures(dataset))
+    assert dataset.decoded == []
+    assert (pictures[2].open().getpixel((0, 0)), pictures[2].label, dataset.decoded) == ((2, 0, 0), 7, [2])
+    assert (pictures[0].label, pictures[0].label, dataset.decoded) == (5, 5, [2, 0])
+
+
+def test_a_damaged_picture_of_a_dataset_is_unreadable_and_does_not_stop_the_others() -> None:
+    _, broken, last = DatasetPictures(Counted())
+    with pytest.raises(UnreadablePictureError, match="image file is truncated"):
+        broken.open()
+    assert last.open().size == (8, 8)
+
+
+@pytest.mark.parametrize("habit", ["targets", "labels", "samples"])
+def test_labels_that_a_dataset_tells_need_no_decoding(habit: str) -> None:
+    dataset = Counted()
+    known = [5, 6, 7] if habit != "samples" else [("a.png", 5), ("b.png", 6), ("c.png", 7)]
+    setattr(dataset, habit, torch.tensor(known) if habit == "labels" else known)
+    assert [picture.label for picture in DatasetPictures(dataset)] == [5, 6, 7]
+    assert dataset.decoded == []
+
+
+def test_labels_that_a_dataset_changes_on_the_way_are_decoded(tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (8, 8)).save(tmp_path / name / "a.png")
+    assert [p.label for p in DatasetPictures(ImageFolder(str(tmp_path), transform=lambda image: image))] == [0, 1]
+    assert [p.label for p in DatasetPictures(ImageFolder(str(tmp_path), target_transform=lambda label: 9 - label))] == [9, 8]
+
+
+def test_a_dataset_without_pairs_is_explained() -> None:
+    with pytest.raises(TypeError, match=r"item 0 is a dict; expected a pair \(picture, label\)"):
+        DatasetPictures([{"image": 1}], "mine").at(0).open()
+
+
+def test_some_pictures_are_reached_by_position_where_the_set_allows_it() -> None:
+    images = np.arange(5, dtype=np.uint8).repeat(32 * 32 * 3).reshape(5, 32, 32, 3)
+    some = SomePictures(ArrayPictures(images, range(5), "arrays"), [4, 1])
+    assert [p.id for p in some] == ["1", "4"]
+    assert some.at(1).open().getpixel((0, 0)) == (4, 4, 4)
+
+    class Stream(ArrayPictures):
+        at = None  # type: ignore[assignment]
+
+        def __iter__(self):  # type: ignore[no-untyped-def]
+            return (ArrayPictures.at(self, i) for i in range(5))
+
+    assert not hasattr(SomePictures(Stream(images, range(5), "stream"), [4, 1]), "at")
+    assert [p.id for p in SomePictures(Stream(images, range(5), "stream"), [4, 1])] == ["1", "4"]

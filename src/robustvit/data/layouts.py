@@ -1,27 +1,23 @@
 """The data sets that people have on disk, found by their layout.
 
-Class folders, tar files, `wds/...` and `hfds/...` go through timm's readers, CIFAR through torchvision; the arrays of CIFAR-C
-and the trees of ImageNet-C are read here. `scenes` is the embedded data set.
+Class folders are read in `class_folders`, tar files, `wds/...` and `hfds/...` in `archives`, CIFAR by torchvision; the arrays
+of CIFAR-C and the trees of ImageNet-C are found here. `scenes` is the embedded data set.
 """
 
 from __future__ import annotations
 
-import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from robustvit.corruptions.registry import corruption_names
+from robustvit.data.cifar_classes import CIFAR_CLASSES
+from robustvit.data.class_folders import LayoutError, folder_pictures, plain_name
 from robustvit.data.pictures import ArrayPictures, DatasetPictures, PictureSet, ReaderPictures
 
 __all__ = ["LayoutError", "cifar_c_pictures", "imagenet_c_pictures", "open_pictures", "suite_folder"]
-
-_SPLITS = ("val", "validation", "test")
-
-
-class LayoutError(ValueError):
-    """What is on disk is not the data set that was asked for."""
 
 
 def open_pictures(source: str | Path, *, scene_size: tuple[int, int] = (224, 224)) -> PictureSet:
@@ -29,7 +25,7 @@ def open_pictures(source: str | Path, *, scene_size: tuple[int, int] = (224, 224
 
     Args:
         source: a folder of class folders (or one with val/ in it), a folder with CIFAR's files, a .tar file, `wds/...` or
-            `hfds/...` as timm takes them, or "scenes" ("scenes:500" for 500 pictures) for the embedded data set.
+            `hfds/...`, or "scenes" ("scenes:500" for 500 pictures) for the embedded data set.
         scene_size: (H, W) of the pictures of the embedded data set.
     """
     text = str(source)
@@ -40,10 +36,10 @@ def open_pictures(source: str | Path, *, scene_size: tuple[int, int] = (224, 224
         if not length.isdigit():
             raise ValueError(f"{text}: give the number of pictures after the colon, as in scenes:500")
         return DatasetPictures(Scenes("test", int(length), scene_size), "scenes")
-    if text.startswith(("wds/", "hfds/", "hfids/", "tfds/")):
-        from timm.data.readers import create_reader
+    if text.startswith(("wds/", "hfds/")):
+        from robustvit.data.archives import hfds_pictures, wds_pictures
 
-        return ReaderPictures(create_reader(text, split="validation"), text)
+        return wds_pictures(text) if text.startswith("wds/") else hfds_pictures(text)
     path = Path(source)
     if not path.exists():
         raise FileNotFoundError(f"there is no {path}; give a folder of class folders, a .tar file, or 'scenes'")
@@ -52,34 +48,17 @@ def open_pictures(source: str | Path, *, scene_size: tuple[int, int] = (224, 224
     for folder, dataset in (("cifar-10-batches-py", "CIFAR10"), ("cifar-100-python", "CIFAR100")):
         if (path / folder).is_dir() or path.name == folder:
             return _cifar(path if (path / folder).is_dir() else path.parent, dataset)
-    return _class_folders(path)
+    if path.is_file():
+        from robustvit.data.archives import tar_pictures
+
+        return _told(tar_pictures(path))
+    return _told(folder_pictures(path))
 
 
-def _class_folders(path: Path) -> ReaderPictures:
-    from timm.data.readers import create_reader
-
-    split = next((path / s for s in _SPLITS if (path / s).is_dir()), None) if (path / "train").is_dir() else None
-    root = split or path
-    if root.is_dir():
-        _check_class_folders(root)
-    try:
-        reader = create_reader("", root=str(root))
-    except (RuntimeError, AssertionError) as error:
-        raise LayoutError(f"{root} has no pictures: {error}") from error
-    return ReaderPictures(reader, str(path))
-
-
-def _check_class_folders(root: Path) -> None:
-    entries = [entry for entry in os.scandir(root) if not entry.name.startswith(".")]
-    if not entries:
-        raise LayoutError(
-            f"{root} is empty; expected a folder for each class with its pictures inside: {root}/CLASS/PICTURE.jpg"
-        )
-    if not any(entry.is_dir() for entry in entries):
-        raise LayoutError(
-            f"{root} has no class folders, only files such as {entries[0].name}; expected {root}/CLASS/PICTURE.jpg, because "
-            "the name of its folder says what a picture shows"
-        )
+def _told(pictures: ReaderPictures) -> ReaderPictures:
+    if pictures.order_note:
+        warnings.warn(f"{pictures.name}: {pictures.order_note}", stacklevel=3)
+    return pictures
 
 
 def _cifar(root: Path, dataset: str) -> ArrayPictures:
@@ -90,13 +69,12 @@ def _cifar(root: Path, dataset: str) -> ArrayPictures:
 
 
 def suite_folder(data: str | Path, suite: str) -> Path:
-    """Where the files of a suite are: `data` itself, or the folder in it that has the name of the suite."""
+    """Where the files of a suite are: the folder in `data` that has its name ("ImageNet-C", "imagenet_c"), else `data`."""
     path = Path(data)
-    below = next(
-        (path / n for n in (suite, suite.replace("-", ""), suite.upper(), suite.replace("-", "_")) if (path / n).is_dir()),
-        None,
-    )
-    return below or path
+    if not path.is_dir():
+        return path
+    below = [entry for entry in sorted(path.iterdir()) if plain_name(entry.name) == plain_name(suite) and entry.is_dir()]
+    return next((entry for entry in below if entry.name == suite), below[0] if below else path)
 
 
 def imagenet_c_pictures(root: Path, names: Sequence[str]) -> dict[tuple[str, int], PictureSet] | None:
@@ -118,24 +96,35 @@ def imagenet_c_pictures(root: Path, names: Sequence[str]) -> dict[tuple[str, int
             f"{root} lacks {', '.join(missing[:8])}{' and more' if len(missing) > 8 else ''}; expected "
             f"{root}/CORRUPTION/SEVERITY/CLASS/PICTURE.JPEG for {', '.join(names)} and severities 1 to 5"
         )
-    return {cell: _class_folders(path) for cell, path in found.items() if path is not None}
+    pictures = {cell: folder_pictures(path) for cell, path in found.items() if path is not None}
+    _told(next(iter(pictures.values())))
+    return dict(pictures)
 
 
-def cifar_c_pictures(root: Path, names: Sequence[str]) -> dict[tuple[str, int], PictureSet]:
+def cifar_c_pictures(root: Path, names: Sequence[str], *, kind: str | None = None) -> dict[tuple[str, int], PictureSet]:
     """(corruption, severity) -> pictures, from `root/CORRUPTION.npy` and `root/labels.npy`.
 
+    Args:
+        root: the folder.
+        names: the corruptions.
+        kind: whose classes they have, "cifar10" or "cifar100"; None leaves them without names.
+
     Raises:
-        LayoutError: files are missing, or not of the published shape.
+        LayoutError: files are missing, or not of the published shape, or have labels of another data set.
     """
     if missing := [f"{n}.npy" for n in (*names, "labels") if not (root / f"{n}.npy").is_file()]:
         raise LayoutError(
             f"{root} lacks {', '.join(missing)}; expected CORRUPTION.npy (uint8, 50000 x 32 x 32 x 3, severity 1 "
             "first) for each corruption, and labels.npy"
         )
-    labels = np.load(root / "labels.npy", allow_pickle=False)
+    classes = CIFAR_CLASSES[kind] if kind else ()
+    labels = _load(root / "labels.npy")
+    _check_labels(root, labels, classes, kind)
     cells: dict[tuple[str, int], PictureSet] = {}
     for name in names:
-        images = np.load(root / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+        images = _load(root / f"{name}.npy")
+        if images.shape[1:] != (32, 32, 3) or images.dtype != np.uint8:
+            raise LayoutError(f"{root / name}.npy has {images.dtype} {list(images.shape)}; expected uint8 [N, 32, 32, 3]")
         if len(images) % 5 or len(images) != len(labels):
             raise LayoutError(
                 f"{root / name}.npy has {len(images)} pictures for {len(labels)} labels; expected five times the same"
@@ -143,5 +132,22 @@ def cifar_c_pictures(root: Path, names: Sequence[str]) -> dict[tuple[str, int], 
         per_severity = len(images) // 5
         for severity in range(1, 6):
             rows = slice((severity - 1) * per_severity, severity * per_severity)
-            cells[name, severity] = ArrayPictures(images[rows], labels[rows], f"{root / name}.npy")
+            cells[name, severity] = ArrayPictures(images[rows], labels[rows], str(root), classes)
     return cells
+
+
+def _load(path: Path) -> np.ndarray:
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise LayoutError(f"{path} cannot be read: {error}; download it again") from error
+
+
+def _check_labels(root: Path, labels: np.ndarray, classes: Sequence[str], kind: str | None) -> None:
+    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+        raise LayoutError(f"{root}/labels.npy has {labels.dtype} {list(labels.shape)}; expected integers [N]")
+    if classes and len(labels) and not 0 <= labels.min() <= labels.max() < len(classes):
+        raise LayoutError(
+            f"{root}/labels.npy has labels from {labels.min()} to {labels.max()}; {kind} has 0 to {len(classes) - 1}: "
+            "choose the suite of the other data set, or its folder"
+        )

@@ -7,6 +7,7 @@ read raises `UnreadablePictureError`, which whoever iterates counts and names.
 from __future__ import annotations
 
 import io
+import numbers
 import struct
 import threading
 import warnings
@@ -20,6 +21,7 @@ import torch
 from PIL import Image, UnidentifiedImageError
 
 __all__ = [
+    "PICTURE_SUFFIXES",
     "ArrayPictures",
     "DatasetPictures",
     "Picture",
@@ -31,6 +33,10 @@ __all__ = [
     "to_rgb",
 ]
 
+_SUFFIXES = ".png .jpg .jpeg .jpe .jfif .bmp .webp .avif .jp2 .gif .tif .tiff .ppm .pgm .pbm .pnm"
+PICTURE_SUFFIXES = frozenset(_SUFFIXES.split())
+"""Of files that are taken for pictures, whatever the case."""
+_UNKNOWN = -1
 _BROKEN = (OSError, UnidentifiedImageError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError)
 
 
@@ -75,10 +81,10 @@ def to_rgb(image: Image.Image) -> Image.Image:
         image.seek(0)
     if image.mode == "F":
         raise UnreadablePictureError("its values are floating-point numbers, whose range is not known")
-    if image.mode.startswith("I"):  # 16 bits, in 32 where Pillow has no mode of its own
+    if image.mode.startswith("I"):
         values = np.asarray(image).astype(np.int64)
-        high = 65535 if values.max(initial=0) > 255 else 255
-        return Image.fromarray((values.clip(0, high) * 255 // high).astype(np.uint8)).convert("RGB")
+        has_8_bits = image.mode == "I" and values.max(initial=0) <= 255  # 32 bits hold either; a dark "I;16" stays dark
+        return Image.fromarray((values.clip(0, 65535) // (1 if has_8_bits else 257)).astype(np.uint8)).convert("RGB")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # palettes with transparency in bytes
         return image.convert("RGB")
@@ -102,28 +108,35 @@ def read_picture(source: Any) -> Image.Image:
 
 
 class ReaderPictures:
-    """The pictures of a timm reader: a folder of class folders, a tar file, `wds/...`, `hfds/...`."""
+    """The pictures of a map-style reader with timm's interface: class folders, a tar file, `hfds/...`.
 
-    def __init__(self, reader: Any, name: str, classes: Sequence[str] = ()) -> None:
-        self.reader, self.name = reader, name
+    Args:
+        reader: gives (file, label) for a position.
+        name: for the result file.
+        labels: of all pictures, where the reader has neither `targets` nor `samples`.
+        order_note: how the classes are numbered, where other programs number them otherwise.
+    """
+
+    def __init__(self, reader: Any, name: str, *, labels: Sequence[int] | None = None, order_note: str | None = None) -> None:
+        self.reader, self.name, self.order_note = reader, name, order_note
         numbers = getattr(reader, "class_to_idx", None) or getattr(reader, "class_name_to_idx", None) or {}
-        self.classes = tuple(classes) or tuple(sorted(numbers, key=numbers.__getitem__))
+        self.classes: tuple[str, ...] = tuple(sorted(numbers, key=numbers.__getitem__))
+        self.has_names = labels is None
+        if labels is None:
+            targets = getattr(reader, "targets", None)
+            labels = targets if targets is not None else [sample[1] for sample in reader.samples]
+        self.labels = labels
         self.lock = threading.Lock()  # the pictures of a tar file share one file
 
     def __len__(self) -> int:
         return len(self.reader)
 
     def __iter__(self) -> Iterator[Picture]:
-        if not hasattr(self.reader, "__getitem__"):  # a stream
-            for i, (source, label) in enumerate(self.reader):
-                yield Picture(str(i), int(label), lambda source=source: read_picture(source))  # type: ignore[misc]
-            return
         yield from map(self.at, range(len(self)))
 
     def at(self, i: int) -> Picture:
-        targets, samples = getattr(self.reader, "targets", None), getattr(self.reader, "samples", None)
-        label = targets[i] if targets is not None else samples[i][1] if samples else self.reader[i][1]
-        return Picture(Path(self.reader.filename(i)).as_posix(), int(label), lambda: self._open(i))
+        name = Path(self.reader.filename(i)).as_posix() if self.has_names else str(i)
+        return Picture(name, int(self.labels[i]), lambda: self._open(i))
 
     def _open(self, i: int) -> Image.Image:
         try:
@@ -140,7 +153,7 @@ class ReaderPictures:
 class ArrayPictures:
     """Pictures in memory or in a memory map: uint8 [N, H, W, 3] with their labels [N]."""
 
-    def __init__(self, images: np.ndarray, labels: Sequence[int], name: str, classes: Sequence[str] = ()) -> None:
+    def __init__(self, images: np.ndarray, labels: Sequence[int] | np.ndarray, name: str, classes: Sequence[str] = ()) -> None:
         if images.ndim != 4 or images.shape[-1] != 3 or images.dtype != np.uint8:
             raise ValueError(f"{name}: pictures must be uint8 [N, H, W, 3], got {images.dtype} {list(images.shape)}")
         if len(images) != len(labels):
@@ -158,30 +171,39 @@ class ArrayPictures:
 
 
 class SomePictures:
-    """Those pictures of a set whose positions are given."""
+    """Those pictures of a set whose positions are given; `at` is there if the set has it."""
+
+    at: Callable[[int], Picture]
 
     def __init__(self, pictures: PictureSet, positions: Sequence[int]) -> None:
         self.pictures, self.positions = pictures, sorted(positions)
         self.name, self.classes = pictures.name, pictures.classes
+        if (at := getattr(pictures, "at", None)) is not None:
+            self.at = lambda i: at(self.positions[i])
 
     def __len__(self) -> int:
         return len(self.positions)
 
     def __iter__(self) -> Iterator[Picture]:
-        at = getattr(self.pictures, "at", None)
-        if at is not None:
-            yield from map(at, self.positions)
+        if hasattr(self, "at"):
+            yield from map(self.at, range(len(self)))
             return
         wanted = set(self.positions)
         yield from (picture for i, picture in enumerate(self.pictures) if i in wanted)
 
 
 class DatasetPictures:
-    """Any map-style dataset of (picture, label): PIL images, uint8 tensors [3, H, W] or uint8 arrays H x W x 3."""
+    """Any map-style dataset of (picture, label): PIL images, uint8 tensors [3, H, W] or uint8 arrays H x W x 3.
+
+    `dataset[i]` is called when picture i is opened, by one thread at a time, because not every dataset can be shared. Labels
+    come from its `targets`, `labels` or `samples` (torchvision's habits) where these are one integer a picture.
+    """
 
     def __init__(self, dataset: Any, name: str | None = None, classes: Sequence[str] = ()) -> None:
         self.dataset, self.name = dataset, name or type(dataset).__name__
         self.classes = tuple(classes or getattr(dataset, "classes", ()) or ())
+        self.labels = _known_labels(dataset)
+        self.lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -190,10 +212,24 @@ class DatasetPictures:
         yield from map(self.at, range(len(self)))
 
     def at(self, i: int) -> Picture:
-        image, label = self.dataset[i]
-        return Picture(str(i), int(label), lambda: self._to_image(image))
+        return _DatasetPicture(self, i)
 
-    def _to_image(self, image: Any) -> Image.Image:
+    def read(self, i: int) -> tuple[Any, int]:
+        """What the dataset has at position i.
+
+        Raises:
+            UnreadablePictureError: its file is missing or damaged.
+        """
+        try:
+            with self.lock:
+                item = self.dataset[i]
+        except (*_BROKEN, RuntimeError) as error:  # RuntimeError: torchvision's decoders
+            raise UnreadablePictureError(str(error) or type(error).__name__) from error
+        if not isinstance(item, Sequence) or len(item) < 2:
+            raise TypeError(f"{self.name}: item {i} is a {type(item).__name__}; expected a pair (picture, label)")
+        return item[0], int(item[1])
+
+    def to_image(self, image: Any) -> Image.Image:
         if isinstance(image, torch.Tensor):
             if image.dtype != torch.uint8 or image.ndim != 3:
                 kind = f"{image.dtype} {list(image.shape)}"
@@ -204,3 +240,48 @@ class DatasetPictures:
         if isinstance(image, np.ndarray):
             image = Image.fromarray(np.ascontiguousarray(image.squeeze()))
         return read_picture(image)
+
+
+class _DatasetPicture(Picture):
+    """Its label is that of `dataset[i]`, once it was opened; before, the known one, or else that of a first decoding."""
+
+    def __init__(self, pictures: DatasetPictures, i: int) -> None:
+        self.pictures, self.position = pictures, i
+        super().__init__(str(i), _UNKNOWN if pictures.labels is None else int(pictures.labels[i]), self._open)
+
+    @property
+    def label(self) -> int:
+        if self._label == _UNKNOWN:
+            self._read()
+        return self._label
+
+    @label.setter
+    def label(self, label: int) -> None:
+        self._label = label
+
+    def _read(self) -> Any:
+        image, self._label = self.pictures.read(self.position)
+        return image
+
+    def _open(self) -> Image.Image:
+        return self.pictures.to_image(self._read())
+
+
+def _known_labels(dataset: Any) -> Sequence[int] | None:
+    """One integer a picture, without decoding any; None where the dataset does not tell, or changes them on the way."""
+    both = getattr(dataset, "transforms", None)  # of picture and label; torchvision also wraps that of the picture alone
+    if getattr(dataset, "target_transform", None) is not None or getattr(both, "target_transform", both) is not None:
+        return None
+    samples = getattr(dataset, "samples", None)
+    candidates = [getattr(dataset, name, None) for name in ("targets", "labels")]
+    if isinstance(samples, list) and all(isinstance(sample, tuple) and len(sample) == 2 for sample in samples):
+        candidates.append([label for _, label in samples])
+    for labels in candidates:
+        values = labels.tolist() if isinstance(labels, torch.Tensor | np.ndarray) else labels
+        if isinstance(values, list | tuple) and len(values) == len(dataset) and _are_integers(values):
+            return values
+    return None
+
+
+def _are_integers(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, numbers.Integral) for value in values)

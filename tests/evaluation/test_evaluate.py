@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import json
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from grey_network import ByGrey, save_classes
 from PIL import Image
 from torch import nn
 
@@ -19,7 +21,6 @@ from robustvit.data.scenes import Scenes
 from robustvit.evaluation import classification
 from robustvit.evaluation.classes import ClassMismatchError
 from robustvit.evaluation.evaluate import UnfinishedRunError
-from robustvit.metrics.class_subset import imagenet_subset
 
 
 @pytest.fixture(scope="module")
@@ -31,21 +32,6 @@ def model() -> Any:
 @pytest.fixture(scope="module")
 def scenes() -> Scenes:
     return Scenes("test", 12)
-
-
-class BySum(nn.Module):
-    """A network of 1000 outputs at 32 pixels that costs nothing: the answer is a function of the mean of the picture."""
-
-    num_classes = 1000
-    pretrained_cfg = dict(input_size=(3, 32, 32), mean=(0.0,) * 3, std=(1.0,) * 3, crop_pct=1.0, architecture="by_sum")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(()))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        centres = torch.linspace(0, 1, self.num_classes)
-        return -(((x.mean((1, 2, 3)) * self.scale)[:, None] - centres) ** 2) * 1e4
 
 
 def class_tree(root: Path, classes: list[str], count: int = 1, side: int = 32) -> Path:
@@ -181,46 +167,6 @@ def test_classes_that_do_not_match_are_explained(model: Any, tmp_path: Path) -> 
         rv.evaluate(model, tmp_path, "clean", class_map={"cat": 7})
 
 
-def test_imagenet_a_lets_only_its_classes_compete(tmp_path: Path) -> None:
-    subset = imagenet_subset("a")
-    class_tree(tmp_path / "imagenet-a", list(subset.wnids))
-    results = rv.evaluate(BySum(), tmp_path, "imagenet-a")
-    assert set(results.models[0].summary) == {"imagenet_a_accuracy"}
-    assert results.models[0].cells[0].images == 200
-    with pytest.raises(ClassMismatchError, match="not the 200 classes of ImageNet-R"):
-        rv.evaluate(BySum(), tmp_path / "imagenet-a", "imagenet-r")
-
-
-def test_imagenet_c_is_read_from_disk_or_made_in_memory(tmp_path: Path) -> None:
-    wnids = list(imagenet_subset("r").wnids[:3])
-    made = rv.evaluate(BySum(), class_tree(tmp_path / "val", wnids, side=300), "imagenet-c", size=(224, 224))
-    assert made.mean_corruption_error > 0
-    for name in rv.corruption_names("common15"):
-        for severity in range(1, 6):
-            class_tree(tmp_path / "imagenet-c" / name / str(severity), wnids)
-    read = rv.evaluate(BySum(), tmp_path, "imagenet-c")
-    assert len(read.models[0].cells) == 75
-    assert read.models[0].protocol["name"] == "crop"
-    assert "retention" not in read.models[0].summary  # there are no clean pictures among the files
-
-
-def test_cifar_c_arrays_are_measured(model: Any, tmp_path: Path) -> None:
-    generator = np.random.default_rng(0)
-    for name in rv.corruption_names("common15"):
-        np.save(tmp_path / f"{name}.npy", generator.integers(0, 255, (15, 32, 32, 3), np.uint8))
-    np.save(tmp_path / "labels.npy", np.tile(np.arange(3), 5))
-    results = rv.evaluate(model, tmp_path, "cifar10-c")
-    assert len(results.models[0].cells) == 75
-    assert {c.images for c in results.models[0].cells} == {3}
-
-
-def test_sequences_give_flip_probabilities(model: Any) -> None:
-    results = rv.evaluate(model, Scenes("test", 3), "imagenet-p", protocol="none")
-    assert len(results.models[0].cells) == 10
-    assert all(0 <= (c.flip_probability or 0) <= 1 for c in results.models[0].cells)
-    assert "mean_flip_probability" in results.models[0].summary
-
-
 def test_wrong_requests_are_refused_before_the_work_starts(model: Any, scenes: Scenes, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no suite 'common'; choose among clean, common15"):
         rv.evaluate(model, scenes, "common")
@@ -241,3 +187,86 @@ def test_an_error_beside_the_network_reaches_the_caller(model: Any, scenes: Scen
     monkeypatch.setattr(classification, "_decode", broken)
     with pytest.raises(MemoryError, match="no room"):
         rv.evaluate(model, scenes, "clean", protocol="none")
+
+
+@pytest.mark.parametrize("suite", ["noise", "imagenet-p"])
+def test_a_finished_run_is_shown_again_and_not_repeated(suite: str, model: Any, tmp_path: Path) -> None:
+    first = rv.evaluate(model, Scenes("test", 2), suite, output=tmp_path)
+    again = rv.evaluate(model, Scenes("test", 2), suite, output=tmp_path, resume=True)
+    assert again.created == first.created
+    assert again.models[0].cells == first.models[0].cells
+    other = rv.evaluate(model, Scenes("test", 2), suite, output=tmp_path, resume=True, seed=1)
+    assert other.fingerprint != first.fingerprint
+
+
+def test_films_that_are_done_are_not_shown_again(model: Any, tmp_path: Path) -> None:
+    whole = rv.evaluate(model, Scenes("test", 3), "imagenet-p")
+    with pytest.raises(KeyboardInterrupt):
+        rv.evaluate(model, Scenes("test", 3), "imagenet-p", output=tmp_path, report=_stop_after(2))
+    seen: list[tuple[int, int]] = []
+    resumed = rv.evaluate(
+        model,
+        Scenes("test", 3),
+        "imagenet-p",
+        output=tmp_path,
+        resume=True,
+        report=lambda _, done, total: seen.append((done, total)),
+    )
+    assert seen == [(3, 3)]
+    assert resumed.models[0].cells == whole.models[0].cells
+    assert resumed.models[0].summary == whole.models[0].summary
+
+
+def _stop_after(steps: int) -> Any:
+    def report(what: str, done: int, total: int) -> None:
+        if done == steps:
+            raise KeyboardInterrupt
+
+    return report
+
+
+class Unsure(ByGrey):
+    """Gives NaN for dark pictures."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.where(x.mean((1, 2, 3))[:, None] < 0.25, torch.nan, super().forward(x))
+
+
+def test_answers_that_are_not_finite_count_as_wrong_and_are_reported(tmp_path: Path) -> None:
+    save_classes(tmp_path / "set", {f"c{k}": k for k in range(10)})
+    results = rv.evaluate(Unsure(), tmp_path / "set", "clean", output=tmp_path / "out")
+    cell = results.models[0].cells[0]
+    assert cell.no_answer == 3  # of the greys 0, 1/9, 2/9
+    assert cell.accuracy is not None
+    assert cell.accuracy.value == 0.7
+    assert "gave no answer 3 times" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_network_that_does_not_say_how_many_classes_it_has_is_asked(tmp_path: Path) -> None:
+    save_classes(tmp_path, {"a": 0, "b": 1})
+    network = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2))
+    assert rv.evaluate(network, tmp_path, "clean", size=(32, 32), protocol="none").models[0].cells[0].images == 2
+    assert network.training
+    with pytest.raises(
+        ValueError, match=r"AdaptiveAvgPool2d is no classifier: it must return logits \[B, K\], not \[1, 3, 1, 1\]"
+    ):
+        rv.evaluate(nn.AdaptiveAvgPool2d(1), tmp_path, "clean", size=(32, 32))
+
+
+def test_labels_beyond_the_outputs_are_explained() -> None:
+    pictures = [(Image.fromarray(np.zeros((32, 32, 3), np.uint8)), 12)]
+    with pytest.raises(ClassMismatchError, match="has label 12, but there are only outputs for labels 0 to 9"):
+        rv.evaluate(ByGrey(), pictures, "clean")
+
+
+def test_the_network_is_left_in_training_mode_even_after_an_error(model: Any, scenes: Scenes) -> None:
+    network = copy.deepcopy(model).train()
+    with pytest.raises(KeyboardInterrupt):
+        rv.evaluate(network, scenes, "clean", report=_stop_after(0))
+    assert network.training
+
+
+def test_a_frost_folder_without_pictures_is_found_before_the_work(model: Any, scenes: Scenes, tmp_path: Path) -> None:
+    with pytest.raises((ValueError, FileNotFoundError)):
+        rv.evaluate(model, scenes, "weather", frost_folder=tmp_path, output=tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -24,7 +24,8 @@ _FILTERS = {
 }
 PROTOCOLS = {
     "model": "what the network was published with: short side to size / crop_pct, centre crop",
-    "imagenet-c": "how ImageNet-C was made: short side to 256 pixels, bilinear; centre crop",
+    "imagenet-c": "how ImageNet-C was made: short side to 256 pixels (in proportion for sizes other than 224), bilinear; "
+    "centre crop",
     "crop": "centre crop only: for files that are already at their final size, as the published ImageNet-C",
     "squash": "the whole picture, squeezed to the input size",
     "none": "the picture as it is; it must have the size of the input",
@@ -91,9 +92,7 @@ def protocol_of(name: str, model: nn.Module, size: tuple[int, int] | None = None
     cfg = getattr(model, "pretrained_cfg", None) or {}
     H, W = size or tuple(cfg.get("test_input_size") or cfg.get("input_size") or (3, 224, 224))[1:]
     if name == "imagenet-c":
-        if max(H, W) > 256:
-            raise ValueError(f"the protocol 'imagenet-c' crops from 256 pixels and the network takes {H}x{W}; choose 'model'")
-        return Protocol(name, (H, W), short_side=256)
+        return Protocol(name, (H, W), short_side=round(max(H, W) * 256 / 224))
     if name != "model":
         return Protocol(name, (H, W))
     interpolation = cfg.get("interpolation") or "bicubic"

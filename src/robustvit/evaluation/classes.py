@@ -32,6 +32,12 @@ def match_classes(
         ClassMismatchError: there is no way to tell.
     """
     if class_map is not None:
+        if subset is not None:
+            raise ClassMismatchError(
+                f"ImageNet-{subset.upper()} has its own 200 classes, which a class map cannot change; leave the class map out"
+            )
+        if not classes:
+            raise ClassMismatchError("a class map needs names of classes, and these pictures have numbers only")
         return _mapped(classes, outputs, class_map), None
     if subset is not None:
         return _subset(classes, outputs, subset)

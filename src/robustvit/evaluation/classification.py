@@ -7,15 +7,13 @@ of a distributed run as wholes, so that the result does not depend on how many t
 
 from __future__ import annotations
 
+import itertools
 import json
-import queue
-import threading
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,10 +21,15 @@ from torch import Tensor, nn
 
 from robustvit.data.pictures import Picture, PictureSet, UnreadablePictureError
 from robustvit.data.protocols import Protocol
+from robustvit.evaluation.classes import ClassMismatchError
 from robustvit.evaluation.conditions import Condition, Damage
+from robustvit.evaluation.prefetch import Prefetch
 from robustvit.files import write_whole
 
-__all__ = ["Outcome", "Task", "classify", "logits_of", "predict"]
+__all__ = ["NO_ANSWER", "Outcome", "Task", "classify", "logits_of", "predict"]
+
+NO_ANSWER = -1
+"""Stands for the class where a network gives numbers that are not finite."""
 
 Progress = Callable[[int, int], None]
 """Told (pictures x conditions done, in all)."""
@@ -57,6 +60,15 @@ class Task:
     std: tuple[float, ...]
     batch_size: int = 32
 
+    def target(self, picture: Picture) -> int:
+        """The position among the columns that is right for this picture."""
+        if not 0 <= picture.label < len(self.targets):
+            raise ClassMismatchError(
+                f"picture {picture.id} of {self.pictures.name} has label {picture.label}, but there are only outputs for "
+                f"labels 0 to {len(self.targets) - 1}; is this the network for these pictures?"
+            )
+        return self.targets[picture.label]
+
 
 @dataclass
 class Outcome:
@@ -65,7 +77,7 @@ class Outcome:
     Attributes:
         ids: of the pictures, N of them.
         labels: [N] positions among the columns.
-        predictions: [conditions, N] likewise.
+        predictions: [conditions, N] likewise, or NO_ANSWER.
         confidences: [conditions, N] the softmax of the prediction.
         skipped: (id, reason) of what could not be read.
     """
@@ -80,6 +92,17 @@ class Outcome:
     def correct(self) -> np.ndarray:
         """[conditions, N] bool."""
         return self.predictions == self.labels
+
+    def only(self, condition: int) -> Outcome:
+        """The same pictures under one condition."""
+        rows = slice(condition, condition + 1)
+        return Outcome(self.ids, self.labels, self.predictions[rows], self.confidences[rows], self.skipped)
+
+    def of(self, ids: Sequence[str]) -> Outcome:
+        """Only these pictures, in this order."""
+        places = {name: i for i, name in enumerate(self.ids)}
+        rows = np.array([places[name] for name in ids], np.int64)
+        return Outcome(list(ids), self.labels[rows], self.predictions[:, rows], self.confidences[:, rows], self.skipped)
 
     @staticmethod
     def join(parts: Sequence[Outcome], conditions: int) -> Outcome:
@@ -121,103 +144,82 @@ def classify(
         task: what to run.
         folder: where finished batches are kept and found again; None for nowhere.
         rank, world: this process and how many there are.
-        progress: called after every forward pass.
+        progress: called after every forward pass, about the pictures of this process.
     """
-    total = len(task.pictures) * len(task.conditions)
-    done: list[tuple[int, Outcome]] = []
-    count = 0
-    mine = [(k, batch) for k, batch in enumerate(_batches(task)) if k % world == rank]
-    waiting = []
-    for k, batch in mine:
-        path = folder / f"batch-{k:06}.npz" if folder else None
-        if path is not None and path.exists():
-            done.append((k, Outcome.load(path)))
-            count += len(batch) * len(task.conditions)
-        else:
-            waiting.append((k, batch, path))
-    if progress:
-        progress(count, total)
+    done = dict(_finished(folder, rank, world))
+    total = _share(len(task.pictures), task.batch_size, rank, world) * len(task.conditions)
+    count = sum(len(outcome.ids) + len(outcome.skipped) for outcome in done.values()) * len(task.conditions)
 
     def step(pictures: int) -> None:
         nonlocal count
         count += pictures
         if progress:
-            progress(count, total)
+            progress(count, max(total, count))
 
-    with _Producer(task, [batch for _, batch, _ in waiting]) as producer:
-        for k, batch, path in waiting:
-            outcome = _answer(model, task, producer, step)
-            missing = (len(batch) - len(outcome.ids)) * len(task.conditions)
-            step(missing)
-            if path is not None:
-                outcome.save(path)
-            done.append((k, outcome))
-    return sorted(done, key=lambda pair: pair[0])
+    step(0)
+    batches = _batches(task, lambda k: k % world == rank and k not in done)
+    with Prefetch(_inputs(task, batches)) as inputs:
+        for decoded in inputs:
+            assert isinstance(decoded, _Decoded)
+            outcome = _answer(model, task, decoded, inputs, step)
+            step(len(decoded.skipped) * len(task.conditions))
+            if folder is not None:
+                outcome.save(folder / f"batch-{decoded.number:06}.npz")
+            done[decoded.number] = outcome
+    return sorted(done.items())
 
 
-def _batches(task: Task) -> Iterator[list[Picture]]:
-    pictures = iter(task.pictures)
-    while batch := list(islice(pictures, task.batch_size)):
-        yield batch
+def _finished(folder: Path | None, rank: int, world: int) -> Iterator[tuple[int, Outcome]]:
+    for path in sorted(folder.glob("batch-*.npz")) if folder else ():
+        number = int(path.stem.partition("-")[2])
+        if number % world == rank:
+            yield number, Outcome.load(path)
+
+
+def _share(pictures: int, batch_size: int, rank: int, world: int) -> int:
+    """How many pictures the batches of this process have."""
+    batches = range(rank, math.ceil(pictures / batch_size), world)
+    return sum(min(batch_size, pictures - k * batch_size) for k in batches)
+
+
+def _batches(task: Task, wanted: Callable[[int], bool]) -> Iterator[tuple[int, list[Picture]]]:
+    """(number, pictures) of the wanted batches; nothing is decoded."""
+    size, at = task.batch_size, getattr(task.pictures, "at", None)
+    if at is not None:
+        for k in filter(wanted, range(math.ceil(len(task.pictures) / size))):
+            yield k, [at(i) for i in range(k * size, min((k + 1) * size, len(task.pictures)))]
+        return
+    pictures = iter(task.pictures)  # a stream: what is not wanted must pass by
+    for k in itertools.count():
+        batch = list(itertools.islice(pictures, size))
+        if not batch:
+            return
+        if wanted(k):
+            yield k, batch
 
 
 @dataclass
 class _Decoded:
     """A batch that could be read, and what could not."""
 
+    number: int
     kept: list[Picture]
     images: Tensor
     skipped: list[tuple[str, str]]
 
 
-class _Producer:
-    """Decodes and corrupts the next batches in a thread of its own, two inputs ahead of the network."""
-
-    def __init__(self, task: Task, batches: list[list[Picture]]) -> None:
-        self.task, self.batches = task, batches
-        self.queue: queue.Queue[Any] = queue.Queue(maxsize=2)
-        self.stop = threading.Event()
-        self.thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> _Producer:
-        self.thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.stop.set()
-        self.thread.join()
-
-    def next(self) -> Any:
-        item = self.queue.get()
-        if isinstance(item, BaseException):
-            raise item
-        return item
-
-    def _put(self, item: Any) -> bool:
-        while not self.stop.is_set():
-            try:
-                self.queue.put(item, timeout=0.1)
-                return True
-            except queue.Full:
-                continue
-        return False
-
-    def _run(self) -> None:
-        try:
-            with ThreadPoolExecutor(max_workers=2) as pool:
-                for batch in self.batches:
-                    decoded = _decode(batch, self.task.protocol, pool)
-                    if not self._put(decoded):
-                        return
-                    ids = [picture.id for picture in decoded.kept]
-                    for condition in self.task.conditions if ids else ():
-                        if not self._put(self.task.damage.apply(decoded.images, ids, condition)):
-                            return
-        except BaseException as error:
-            self._put(error)
+def _inputs(task: Task, batches: Iterator[tuple[int, list[Picture]]]) -> Iterator[_Decoded | Tensor]:
+    """Every batch, followed by its pictures under each of the conditions (unless it has none)."""
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        for number, batch in batches:
+            decoded = _decode(number, batch, task.protocol, pool)
+            yield decoded
+            ids = [picture.id for picture in decoded.kept]
+            for condition in task.conditions if ids else ():
+                yield task.damage.apply(decoded.images, ids, condition)
 
 
-def _decode(batch: list[Picture], protocol: Protocol, pool: ThreadPoolExecutor) -> _Decoded:
+def _decode(number: int, batch: list[Picture], protocol: Protocol, pool: ThreadPoolExecutor) -> _Decoded:
     def read(picture: Picture) -> Tensor | str:
         try:
             return protocol.apply(picture.open())
@@ -229,19 +231,22 @@ def _decode(batch: list[Picture], protocol: Protocol, pool: ThreadPoolExecutor) 
     skipped = [(p.id, reason) for p, reason in zip(batch, results, strict=True) if isinstance(reason, str)]
     H, W = protocol.size
     images = torch.stack([image for _, image in kept]) if kept else torch.empty(0, 3, H, W, dtype=torch.uint8)
-    return _Decoded([picture for picture, _ in kept], images, skipped)
+    return _Decoded(number, [picture for picture, _ in kept], images, skipped)
 
 
-def _answer(model: nn.Module, task: Task, producer: _Producer, step: Callable[[int], None]) -> Outcome:
-    decoded: _Decoded = producer.next()
+def _answer(
+    model: nn.Module, task: Task, decoded: _Decoded, inputs: Iterator[_Decoded | Tensor], step: Callable[[int], None]
+) -> Outcome:
     N = len(decoded.kept)
+    labels = np.array([task.target(picture) for picture in decoded.kept], np.int64)
     predictions = np.zeros((len(task.conditions), N), np.int64)
     confidences = np.zeros((len(task.conditions), N), np.float32)
     for c in range(len(task.conditions) if N else 0):
-        best, index = predict(model, task, producer.next())
+        images = next(inputs)
+        assert isinstance(images, Tensor)
+        best, index = predict(model, task, images)
         predictions[c], confidences[c] = index.cpu().numpy(), best.cpu().numpy()
         step(N)
-    labels = np.array([task.targets[picture.label] for picture in decoded.kept], np.int64)
     return Outcome([picture.id for picture in decoded.kept], labels, predictions, confidences, decoded.skipped)
 
 
@@ -257,6 +262,8 @@ def logits_of(model: nn.Module, task: Task, images: Tensor) -> Tensor:
 
 
 def predict(model: nn.Module, task: Task, images: Tensor) -> tuple[Tensor, Tensor]:
-    """(confidence, class) of each picture."""
-    confidence, answer = logits_of(model, task, images).softmax(-1).max(-1)
-    return confidence, answer
+    """(confidence, class) of each picture; NO_ANSWER, without confidence, where the logits are not finite."""
+    logits = logits_of(model, task, images)
+    confidence, answer = logits.softmax(-1).max(-1)
+    finite = logits.isfinite().all(-1)
+    return torch.where(finite, confidence, 0), torch.where(finite, answer, NO_ANSWER)

@@ -12,14 +12,15 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from robustvit.corruptions.patches import occlude_patches
+from robustvit.corruptions.patches import IMAGENET_MEAN, IMAGENET_STD, occlude_patches
 from robustvit.corruptions.registry import ChannelOrder, corrupt, corruption_names
 
-__all__ = ["CLEAN", "GROUPS", "Condition", "Damage", "conditions_of"]
+__all__ = ["CLEAN", "GROUPS", "PATCH_SHARE", "Condition", "Damage", "conditions_of", "patch_side"]
 
 GROUPS = ("common15", "extra4", "all19", "noise", "blur", "weather", "digital")
 JPEG_QUALITY = 85
 """Of the files of ImageNet-C; they are saved with optimised tables."""
+PATCH_SHARE = 0.1
 
 
 @dataclass(frozen=True, order=True)
@@ -50,24 +51,32 @@ class Damage:
         jpeg: encode corrupted pictures as the files of ImageNet-C are (quality 85), and decode them.
         channel_order: see `corrupt`.
         frost_folder: see `corrupt`.
-        patch: side of the patches that "patches" fills with noise, in pixels; None takes 16, on pictures under 128 pixels 4.
-        patch_share: share of the patches that it fills.
+        patch: side of the patches that "patches" fills with noise, in pixels; see `patch_side`.
+        mean, std: of the network's input, which is what the noise follows.
     """
 
     seed: int = 0
     jpeg: bool = False
     channel_order: ChannelOrder = "rgb"
     frost_folder: Path | None = None
-    patch: int | None = None
-    patch_share: float = 0.1
+    patch: int = 16
+    mean: tuple[float, ...] = IMAGENET_MEAN
+    std: tuple[float, ...] = IMAGENET_STD
 
     def apply(self, images: Tensor, ids: Sequence[str], condition: Condition) -> Tensor:
         """uint8 [B, 3, H, W] -> the same under `condition`."""
         if condition == CLEAN:
             return images
         if condition.name == "patches":
-            patch = self.patch or (16 if min(images.shape[-2:]) >= 128 else 4)
-            return occlude_patches(images, share=self.patch_share, patch=patch, seed=self.seed, sample_ids=ids)
+            return occlude_patches(
+                images,
+                share=PATCH_SHARE,
+                patch=self.patch,
+                seed=self.seed,
+                sample_ids=ids,
+                mean=self.mean,  # type: ignore[arg-type]
+                std=self.std,  # type: ignore[arg-type]
+            )
         spoiled = corrupt(
             images,
             condition.name,
@@ -84,6 +93,19 @@ def _through_jpeg(picture: Tensor) -> Tensor:
     file = io.BytesIO()
     Image.fromarray(picture.permute(1, 2, 0).numpy()).save(file, "JPEG", quality=JPEG_QUALITY, optimize=True)
     return torch.from_numpy(np.array(Image.open(file))).permute(2, 0, 1)
+
+
+def patch_side(size: tuple[int, int]) -> int:
+    """Side of the patches that "patches" covers: 16 pixels (4 under 128), or the largest side below that fits the picture.
+
+    Raises:
+        ValueError: no side of 2 pixels or more divides both sides of the picture.
+    """
+    most = 16 if min(size) >= 128 else 4
+    for side in range(most, 1, -1):
+        if size[0] % side == 0 and size[1] % side == 0:
+            return side
+    raise ValueError(f"the suite 'patches' cannot divide {size[0]}x{size[1]} pixels into patches; give another size")
 
 
 def conditions_of(suite: str) -> tuple[Condition, ...]:

@@ -8,17 +8,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from torch import nn
 
+from robustvit.corruptions.frost_textures import frost_textures
 from robustvit.corruptions.parameters import SMALLEST
 from robustvit.corruptions.registry import corruption_names
+from robustvit.data.films import FilmSet, MadeFilms, StoredFilms
 from robustvit.data.layouts import LayoutError, cifar_c_pictures, imagenet_c_pictures, open_pictures, suite_folder
-from robustvit.data.pictures import DatasetPictures, PictureSet, SomePictures
+from robustvit.data.pictures import DatasetPictures, PictureSet, SomePictures, UnreadablePictureError
 from robustvit.data.protocols import Protocol, normalisation_of, protocol_of
 from robustvit.evaluation.classes import match_classes
 from robustvit.evaluation.classification import Task
-from robustvit.evaluation.conditions import CLEAN, GROUPS, Condition, Damage, conditions_of
-from robustvit.evaluation.sequences import FILM_SIZES
+from robustvit.evaluation.conditions import CLEAN, GROUPS, Condition, Damage, conditions_of, patch_side
+from robustvit.evaluation.sequences import FILM_SIZES, film_kinds
 
 __all__ = ["SUITES", "Job", "Settings", "plan"]
 
@@ -35,17 +38,19 @@ SUITES = {
     "imagenet-c": "ImageNet-C: the files on disk, or the same made in memory",
     "imagenet-a": "ImageNet-A; only its 200 classes compete",
     "imagenet-r": "ImageNet-R; only its 200 classes compete",
-    "imagenet-p": "the 10 perturbation sequences of ImageNet-P, made in memory",
+    "imagenet-p": "the 10 perturbation sequences of ImageNet-P: the films on disk, or the same made in memory",
     "cifar10-c": "CIFAR-10-C: CORRUPTION.npy and labels.npy",
     "cifar100-c": "CIFAR-100-C, likewise",
 }
+TRIED = 20
+"""Pictures to look at before the work starts, until one fits."""
 
 
 @dataclass(frozen=True)
 class Settings:
     """What a result depends on besides network and pictures; see `evaluate`."""
 
-    protocol: str = "model"
+    protocol: str | None = None
     size: tuple[int, int] | None = None
     limit: int | None = None
     batch_size: int = 32
@@ -59,27 +64,33 @@ class Job:
     """Runs that belong together.
 
     Attributes:
-        suite: what to call them in the result.
-        kind: "memory": one task, corruptions made on the way; "files": a task a cell; "sequences": one task, every
-            picture becomes sequences.
+        suites: that they answer.
+        kind: "memory": one task, corruptions made on the way; "files": a task a cell; "sequences": one task, films.
         tasks: what to run.
-        cells: of "files", the condition that each task's files show.
+        cells: of "memory", the conditions of the task; of "files", the condition that each task's files show.
+        cell_suites: the suite of each cell.
+        films: of "sequences".
     """
 
-    suite: str
+    suites: tuple[str, ...]
     kind: Literal["memory", "files", "sequences"]
     tasks: tuple[Task, ...]
     cells: tuple[Condition, ...] = ()
+    cell_suites: tuple[str, ...] = ()
+    films: FilmSet | None = None
 
 
 def plan(model: nn.Module, data: Any, suites: Sequence[str], settings: Settings) -> list[Job]:
     """The jobs for one network.
 
     Raises:
-        ValueError: an unknown suite; files that are missing (LayoutError); classes that do not match (ClassMismatchError).
+        ValueError: an unknown suite; files that are missing (LayoutError); classes that do not match (ClassMismatchError);
+            pictures that the network cannot take.
     """
     if wrong := [s for s in suites if s not in SUITES]:
         raise ValueError(f"there is no suite {wrong[0]!r}; choose among {', '.join(SUITES)}")
+    if settings.damage.frost_folder is not None:
+        frost_textures(settings.damage.frost_folder)  # says at once what is wrong with it
     jobs = []
     in_memory = [s for s in suites if s in ("clean", "patches", *GROUPS)]
     if in_memory:
@@ -87,7 +98,27 @@ def plan(model: nn.Module, data: Any, suites: Sequence[str], settings: Settings)
     builders = {"imagenet-c": _imagenet_c, "imagenet-a": _imagenet_subset, "imagenet-r": _imagenet_subset}
     builders |= {"imagenet-p": _sequences, "cifar10-c": _cifar_c, "cifar100-c": _cifar_c}
     jobs += [builders[suite](model, data, suite, settings) for suite in suites if suite in builders]
+    for job in jobs:
+        if job.kind != "sequences":
+            _try_pictures(job)
     return jobs
+
+
+def _try_pictures(job: Job) -> None:
+    """Looks for one picture that the protocol takes, so that a run over thousands that do not fit never starts."""
+    task, problem = job.tasks[0], "?"
+    for picture, _ in zip(task.pictures, range(TRIED), strict=False):
+        try:
+            task.protocol.apply(picture.open())
+            return
+        except UnreadablePictureError:
+            return  # it is counted and named; the next ones may be all right
+        except ValueError as error:
+            problem = f"{picture.id}: {error}"
+    raise ValueError(
+        f"the pictures of {task.pictures.name} do not fit the protocol {task.protocol.name!r} of {', '.join(job.suites)} "
+        f"({problem}); give --protocol model, which resizes them, or another size"
+    )
 
 
 def _pictures(data: Any, settings: Settings, protocol: Protocol, *, suite: str | None = None) -> PictureSet:
@@ -98,16 +129,33 @@ def _pictures(data: Any, settings: Settings, protocol: Protocol, *, suite: str |
         pictures = data
     else:
         pictures = DatasetPictures(data)
+    if len(pictures) == 0:
+        raise LayoutError(f"{pictures.name} has no pictures")
     return _limited(pictures, settings)
 
 
 def _limited(pictures: PictureSet, settings: Settings) -> PictureSet:
-    if len(pictures) == 0:
-        raise LayoutError(f"{pictures.name} has no pictures")
     if settings.limit is None or settings.limit >= len(pictures):
         return pictures
     generator = np.random.default_rng(settings.damage.seed)
     return SomePictures(pictures, generator.choice(len(pictures), settings.limit, replace=False).tolist())
+
+
+def _outputs(model: Any, size: tuple[int, int]) -> int:
+    """How many classes the network knows; one that does not say is asked with a black picture."""
+    if isinstance(getattr(model, "num_classes", None), int):
+        return model.num_classes
+    parameter = next(model.parameters(), torch.zeros(()))
+    was_training = model.training
+    try:
+        with torch.inference_mode():
+            logits = model.eval()(torch.zeros(1, 3, *size, device=parameter.device, dtype=parameter.dtype))
+    finally:
+        model.train(was_training)
+    if not isinstance(logits, torch.Tensor) or logits.ndim != 2:
+        shape = list(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
+        raise ValueError(f"{type(model).__name__} is no classifier: it must return logits [B, K], not {shape}")
+    return logits.shape[1]
 
 
 def _task(
@@ -117,44 +165,61 @@ def _task(
     conditions: tuple[Condition, ...],
     settings: Settings,
     *,
-    damage: Damage | None = None,
+    jpeg: bool = False,
     subset: Literal["a", "r"] | None = None,
 ) -> Task:
-    targets, columns = match_classes(pictures.classes, int(model.num_classes), class_map=settings.class_map, subset=subset)
+    outputs = _outputs(model, protocol.size)
+    targets, columns = match_classes(pictures.classes, outputs, class_map=settings.class_map, subset=subset)
     mean, std = normalisation_of(model)
-    used = damage or settings.damage
-    return Task(pictures, protocol, conditions, used, targets, columns, mean, std, settings.batch_size)
+    patch = patch_side(protocol.size) if Condition("patches") in conditions else settings.damage.patch
+    damage = replace(settings.damage, jpeg=jpeg, patch=patch, mean=mean, std=std)
+    return Task(pictures, protocol, conditions, damage, targets, columns, mean, std, settings.batch_size)
+
+
+def _protocol(own: str, model: nn.Module, settings: Settings) -> Protocol:
+    """The protocol that was asked for, else the suite's own."""
+    return protocol_of(settings.protocol or own, model, settings.size)
 
 
 def _memory_job(model: nn.Module, data: Any, suites: Sequence[str], settings: Settings) -> Job:
-    conditions = tuple(dict.fromkeys([CLEAN, *(c for suite in suites for c in conditions_of(suite))]))
-    protocol = protocol_of(settings.protocol, model, settings.size)
+    asked = {condition: suite for suite in reversed(suites) for condition in conditions_of(suite)}
+    ordered = dict.fromkeys(condition for suite in suites for condition in conditions_of(suite))
+    conditions = (CLEAN, *ordered)
+    protocol = _protocol("model", model, settings)
+    _check_size(protocol, conditions)
+    task = _task(model, _pictures(data, settings, protocol), protocol, conditions, settings)
+    return Job(tuple(suites), "memory", (task,), conditions, ("clean", *(asked[condition] for condition in ordered)))
+
+
+def _check_size(protocol: Protocol, conditions: Sequence[Condition]) -> None:
     if len(conditions) > 1 and min(protocol.size) < SMALLEST:
         H, W = protocol.size
         raise ValueError(f"corruptions need pictures of at least {SMALLEST}x{SMALLEST} pixels; this network takes {H}x{W}")
-    return Job(
-        "+".join(suites), "memory", (_task(model, _pictures(data, settings, protocol), protocol, conditions, settings),)
-    )
 
 
 def _imagenet_c(model: nn.Module, data: Any, suite: str, settings: Settings) -> Job:
-    names = corruption_names("common15")
-    found = imagenet_c_pictures(suite_folder(data, suite), names) if isinstance(data, str | Path) else None
-    if found:
-        return _files_job(model, suite, found, protocol_of("crop", model, settings.size), settings)
-    protocol = protocol_of("imagenet-c", model, settings.size)
-    damage = replace(settings.damage, jpeg=settings.jpeg)
+    if isinstance(data, str | Path):
+        root = suite_folder(data, suite)
+        found = imagenet_c_pictures(root, corruption_names("common15"))
+        if found:
+            return _files_job(model, suite, found, _protocol("crop", model, settings), settings)
+        if root != Path(data):
+            raise LayoutError(
+                f"{root} is no ImageNet-C; expected {root}/CORRUPTION/SEVERITY/CLASS/PICTURE.JPEG. Without that folder, the "
+                "corruptions are made in memory"
+            )
+    protocol = _protocol("imagenet-c", model, settings)
     conditions = (CLEAN, *conditions_of(suite))
-    return Job(
-        suite, "memory", (_task(model, _pictures(data, settings, protocol), protocol, conditions, settings, damage=damage),)
-    )
+    _check_size(protocol, conditions)
+    task = _task(model, _pictures(data, settings, protocol), protocol, conditions, settings, jpeg=settings.jpeg)
+    return Job((suite,), "memory", (task,), conditions, (suite,) * len(conditions))
 
 
 def _imagenet_subset(model: nn.Module, data: Any, suite: str, settings: Settings) -> Job:
-    protocol = protocol_of(settings.protocol, model, settings.size)
+    protocol = _protocol("model", model, settings)
     pictures = _pictures(data, settings, protocol, suite=suite)
     subset: Literal["a", "r"] = "a" if suite == "imagenet-a" else "r"
-    return Job(suite, "files", (_task(model, pictures, protocol, (CLEAN,), settings, subset=subset),), (CLEAN,))
+    return Job((suite,), "files", (_task(model, pictures, protocol, (CLEAN,), settings, subset=subset),), (CLEAN,), (suite,))
 
 
 def _sequences(model: nn.Module, data: Any, suite: str, settings: Settings) -> Job:
@@ -162,16 +227,25 @@ def _sequences(model: nn.Module, data: Any, suite: str, settings: Settings) -> J
     if protocol.size not in FILM_SIZES:
         sizes = " or ".join(f"{H}x{W}" for H, W in FILM_SIZES)
         H, W = protocol.size
-        raise ValueError(f"{suite} makes films of {sizes} pixels and this network takes {H}x{W}; give a size if it takes more")
-    return Job(suite, "sequences", (_task(model, _pictures(data, settings, protocol), protocol, (CLEAN,), settings),))
+        raise ValueError(f"{suite} has films of {sizes} pixels and this network takes {H}x{W}; give a size if it takes more")
+    benchmark = FILM_SIZES[protocol.size]
+    kinds = film_kinds(benchmark)
+    root = suite_folder(data, suite) if isinstance(data, str | Path) else None
+    if root is not None and StoredFilms.found(root):
+        mean, std = normalisation_of(model)
+        no_pictures = SomePictures(DatasetPictures((), str(root)), ())
+        task = Task(no_pictures, protocol, (CLEAN,), settings.damage, (), None, mean, std, settings.batch_size)
+        return Job((suite,), "sequences", (task,), films=StoredFilms(root, kinds))
+    task = _task(model, _pictures(data, settings, protocol), protocol, (CLEAN,), settings)
+    return Job((suite,), "sequences", (task,), films=MadeFilms(task.pictures, kinds, benchmark, settings.damage.seed))
 
 
 def _cifar_c(model: nn.Module, data: Any, suite: str, settings: Settings) -> Job:
     if not isinstance(data, str | Path):
         raise ValueError(f"the suite {suite!r} reads files; give the folder that has them")
-    own = protocol_of("none", model, settings.size)
-    protocol = own if own.size == (32, 32) else protocol_of("squash", model, settings.size)
-    found = cifar_c_pictures(suite_folder(data, suite), corruption_names("common15"))
+    fits = protocol_of("none", model, settings.size).size == (32, 32)
+    protocol = _protocol("none" if fits else "squash", model, settings)
+    found = cifar_c_pictures(suite_folder(data, suite), corruption_names("common15"), kind=suite.removesuffix("-c"))
     return _files_job(model, suite, found, protocol, settings)
 
 
@@ -179,5 +253,19 @@ def _files_job(
     model: nn.Module, suite: str, found: dict[tuple[str, int], PictureSet], protocol: Protocol, settings: Settings
 ) -> Job:
     cells = tuple(Condition(name, severity) for name, severity in found)
-    tasks = tuple(_task(model, _limited(p, settings), protocol, (CLEAN,), settings) for p in found.values())
-    return Job(suite, "files", tasks, cells)
+    chosen = _same_pictures(list(found.values()), settings)
+    tasks = tuple(_task(model, pictures, protocol, (CLEAN,), settings) for pictures in chosen)
+    return Job((suite,), "files", tasks, cells, (suite,) * len(cells))
+
+
+def _same_pictures(sets: list[PictureSet], settings: Settings) -> list[PictureSet]:
+    """As many as `limit` allows, the same ones of every cell."""
+    if settings.limit is None:
+        return sets
+    ids = [[picture.id for picture in pictures] for pictures in sets]
+    common = sorted(set(ids[0]).intersection(*ids[1:]))
+    if settings.limit >= len(common):
+        return sets
+    drawn = np.random.default_rng(settings.damage.seed).choice(len(common), settings.limit, replace=False)
+    wanted = {common[i] for i in drawn}
+    return [SomePictures(p, [i for i, name in enumerate(names) if name in wanted]) for p, names in zip(sets, ids, strict=True)]

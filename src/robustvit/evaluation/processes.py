@@ -6,11 +6,15 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
 
 __all__ = ["Processes", "join_processes"]
+
+PATIENCE = timedelta(days=7)
+"""How long a process that has finished its share waits for the others."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ def join_processes() -> Iterator[Processes]:
         return
     started_here = not dist.is_initialized()
     if started_here:
-        dist.init_process_group("gloo")
+        dist.init_process_group("gloo", timeout=PATIENCE)
     try:
         yield Processes(dist.get_rank(), dist.get_world_size())
     finally:

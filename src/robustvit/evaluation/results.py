@@ -14,14 +14,15 @@ from typing import Any
 
 from robustvit.files import write_whole
 
-__all__ = ["DEFINITIONS", "CellResult", "Example", "ExamplePicture", "ModelResults", "Results", "Value"]
+__all__ = ["DEFINITIONS", "CellResult", "Example", "ExamplePicture", "Measurement", "ModelResults", "Results", "Value"]
 
 DEFINITIONS = {
     "clean_accuracy": "Share of the pictures whose first answer is right (top-1), without any corruption.",
     "mean_accuracy_15": "Top-1 accuracy, averaged over the 15 common corruptions and their 5 severities.",
     "mean_accuracy_19": "Top-1 accuracy, averaged over all 19 corruptions and their 5 severities.",
     "mean_accuracy": "Top-1 accuracy, averaged over the corruptions and severities that were measured.",
-    "retention": "Mean accuracy under corruption over clean accuracy: the share of the accuracy that survives.",
+    "retention": "Mean accuracy under corruption over clean accuracy: the share of the accuracy that survives. Over the 15 "
+    "common corruptions where all of them were measured, else over those that were.",
     "mean_corruption_error": "mCE: for each of the 15 common corruptions, the summed error over the 5 severities divided by "
     "that of AlexNet on ImageNet-C; then the mean. Comparable with published numbers only on ImageNet-C itself.",
     "relative_mean_corruption_error": "As mCE, but of what each corruption adds to the clean error, for both networks "
@@ -31,8 +32,12 @@ DEFINITIONS = {
     "imagenet_r_accuracy": "Top-1 accuracy on ImageNet-R; only the 200 classes of that set compete.",
     "patches_accuracy": "Top-1 accuracy with a random tenth of the patches replaced by noise.",
     "mean_flip_rate": "mFR: for each of the 10 sequence types of ImageNet-P, the share of frames at which the answer changes, "
-    "over that of AlexNet; then the mean.",
+    "over that of AlexNet; then the mean. The published table of AlexNet's numbers is yet to be confirmed.",
     "mean_flip_probability": "Share of frames at which the answer changes, averaged over the sequence types.",
+    "mean_top5_distance": "uT5D: how far the five best answers move from frame to frame (0 to 18), averaged over the "
+    "sequence types; not divided by AlexNet's.",
+    "corruption_errors": "CE of each corruption: summed error over the 5 severities divided by AlexNet's on ImageNet-C. Extra "
+    "corruptions do not count in mCE.",
     "interval": "95 % interval from 1000 bootstrap samples of the pictures, the same ones in every cell.",
 }
 
@@ -58,6 +63,8 @@ class CellResult:
         accuracy: top-1, with interval.
         calibration_error: expected calibration error; None for sequences.
         flip_probability: of a sequence type; None elsewhere.
+        top5_distance: uT5D of a sequence type; None elsewhere.
+        no_answer: pictures for which the network gave numbers that are not finite; they count as wrong.
     """
 
     suite: str
@@ -67,6 +74,8 @@ class CellResult:
     accuracy: Value | None
     calibration_error: float | None = None
     flip_probability: float | None = None
+    top5_distance: float | None = None
+    no_answer: int = 0
 
 
 @dataclass(frozen=True)
@@ -91,18 +100,41 @@ class Example:
 
 
 @dataclass(frozen=True)
+class Measurement:
+    """One run over one set of pictures: what exactly was measured, and what came out.
+
+    Attributes:
+        suites: that it answers.
+        data: the pictures: name, images, how many there would have been, where corruptions came from.
+        protocol: how pictures became the input (name, size, resize, interpolation, mean, std).
+        corruption: how corruptions were made in memory; empty for files.
+        summary: name of `DEFINITIONS` -> value.
+        corruption_errors: CE of each corruption with all five severities; empty where AlexNet's numbers do not apply.
+    """
+
+    suites: tuple[str, ...]
+    data: dict[str, Any]
+    protocol: dict[str, Any]
+    corruption: dict[str, Any]
+    summary: dict[str, Value]
+    corruption_errors: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class ModelResults:
     """One network.
 
     Attributes:
         name: as it was given.
         parameters: how many.
-        protocol: how pictures became its input (name, size, resize, interpolation, mean, std).
-        summary: name of `DEFINITIONS` -> value.
+        protocol: how pictures became its input in the first measurement.
+        summary: name of `DEFINITIONS` -> value, over all measurements. Where a later one measures the same again, its value
+            is called "NAME (SUITE)".
         cells: every condition.
         skipped: (id, reason) of pictures that could not be read.
         examples: a few pictures with the network's answers.
         seconds: how long it took.
+        measurements: the runs that the above is made of.
     """
 
     name: str
@@ -113,15 +145,22 @@ class ModelResults:
     skipped: tuple[tuple[str, str], ...] = ()
     examples: tuple[Example, ...] = ()
     seconds: float = 0.0
+    measurements: tuple[Measurement, ...] = ()
 
-    def accuracy(self, condition: str, severity: int = 0) -> float:
+    def accuracy(self, condition: str, severity: int = 0, *, suite: str | None = None) -> float:
         """Top-1 accuracy in one cell.
+
+        Args:
+            condition: "clean", a corruption or "patches".
+            severity: 1 to 5; 0 where there is none.
+            suite: that measured it; by default the first one. ImageNet-A and -R are found by their name only.
 
         Raises:
             KeyError: that cell was not measured.
         """
         for cell in self.cells:
-            if (cell.condition, cell.severity) == (condition, severity) and cell.accuracy is not None:
+            of_suite = cell.suite == suite if suite else cell.suite not in ("imagenet-a", "imagenet-r")
+            if of_suite and (cell.condition, cell.severity) == (condition, severity) and cell.accuracy is not None:
                 return cell.accuracy.value
         raise KeyError(f"{condition} at severity {severity} was not measured")
 
@@ -137,6 +176,7 @@ class Results:
         versions: of this package and those it stands on.
         created: when, in UTC.
         definitions: what every number in `summary` means.
+        fingerprint: of networks, pictures and settings; empty where nothing was written.
     """
 
     models: tuple[ModelResults, ...]
@@ -145,6 +185,7 @@ class Results:
     versions: dict[str, str]
     created: str
     definitions: dict[str, str] = field(default_factory=lambda: dict(DEFINITIONS))
+    fingerprint: str = ""
 
     def _summary(self, name: str) -> float:
         values = self.models[0].summary
@@ -169,7 +210,7 @@ class Results:
 
     @property
     def retention(self) -> float:
-        """Mean accuracy over clean accuracy of the first network."""
+        """The share of its accuracy that the first network keeps, see `DEFINITIONS`."""
         return self._summary("retention")
 
     def to_json(self) -> dict[str, Any]:
@@ -192,13 +233,14 @@ class Results:
         columns = ("model", "suite", "condition", "severity", "images", "accuracy", "low", "high", "calibration_error")
         with path.open("w", newline="") as stream:
             writer = csv.writer(stream)
-            writer.writerow([*columns, "flip_probability"])
+            writer.writerow([*columns, "flip_probability", "top5_distance", "no_answer"])
             for model in self.models:
                 for cell in model.cells:
                     accuracy = cell.accuracy or Value(float("nan"))
                     place = (model.name, cell.suite, cell.condition, cell.severity, cell.images)
                     numbers = (accuracy.value, accuracy.low, accuracy.high, cell.calibration_error, cell.flip_probability)
-                    writer.writerow([*place, *("" if n is None or n != n else n for n in numbers)])
+                    written = ["" if n is None or n != n else n for n in (*numbers, cell.top5_distance)]
+                    writer.writerow([*place, *written, cell.no_answer])
 
     @staticmethod
     def load(path: str | Path) -> Results:
@@ -213,12 +255,19 @@ def _value(stored: dict[str, Any] | None) -> Value | None:
     return None if stored is None else Value(**stored)
 
 
+def _summary(stored: dict[str, Any]) -> dict[str, Value]:
+    return {name: Value(**value) for name, value in stored.items()}
+
+
 def _model_from_json(stored: dict[str, Any]) -> ModelResults:
     cells: Sequence[dict[str, Any]] = stored.pop("cells")
+    measurements: Sequence[dict[str, Any]] = stored.pop("measurements", ())
     examples: Sequence[dict[str, Any]] = stored.pop("examples")
-    summary = {name: Value(**value) for name, value in stored.pop("summary").items()}
     return ModelResults(
-        summary=summary,
+        summary=_summary(stored.pop("summary")),
+        measurements=tuple(
+            Measurement(**{**m, "suites": tuple(m["suites"]), "summary": _summary(m["summary"])}) for m in measurements
+        ),
         cells=tuple(CellResult(**{**cell, "accuracy": _value(cell["accuracy"])}) for cell in cells),
         skipped=tuple((i, reason) for i, reason in stored.pop("skipped")),
         examples=tuple(

@@ -2,73 +2,150 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import islice
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
-from robustvit.corruptions.sequences import SEQUENCES, Benchmark, perturbation_sequence, source_frame
-from robustvit.data.pictures import Picture, UnreadablePictureError
+from robustvit.corruptions.sequences import SEQUENCES, Benchmark
+from robustvit.data.films import FilmSet
+from robustvit.data.pictures import UnreadablePictureError
 from robustvit.evaluation.classification import Task, logits_of
+from robustvit.evaluation.prefetch import Prefetch
 from robustvit.evaluation.processes import Processes
 from robustvit.evaluation.results import CellResult, Value
+from robustvit.files import write_whole
+from robustvit.metrics.alexnet import ALEXNET_FLIPS
+from robustvit.metrics.arrays import FloatArray
 from robustvit.metrics.bootstrap import bootstrap_cells
-from robustvit.metrics.flips import flip_probability, mean_flip_probability, mean_flip_rate, sequence_rule
+from robustvit.metrics.flips import flip_probability, sequence_rule
+from robustvit.metrics.top5_distance import sequence_top5_distance
 
-__all__ = ["FILM_SIZES", "evaluate_sequences"]
+__all__ = ["FILM_SIZES", "SequenceOutcome", "evaluate_sequences", "film_kinds", "summarise_sequences"]
 
 FILM_SIZES: dict[tuple[int, int], Benchmark] = {(224, 224): "imagenet", (32, 32): "cifar"}
 """Size of the frames -> whose parameters make them."""
 
 
+def film_kinds(benchmark: Benchmark) -> tuple[str, ...]:
+    """The 10 kinds that count: CIFAR-P has spatter in place of snow."""
+    kinds = [name for name, sequence in SEQUENCES.items() if not sequence.is_extra]
+    return tuple("spatter" if kind == "snow" and benchmark == "cifar" else kind for kind in kinds)
+
+
+@dataclass(frozen=True)
+class SequenceOutcome:
+    """What a network did.
+
+    Attributes:
+        flips: [subjects, kinds] flip probability of every film.
+        distances: [subjects, kinds] top-5 distance (uT5D); NaN for networks with fewer than 5 outputs.
+        skipped: (id, reason) of what could not be read.
+    """
+
+    flips: np.ndarray
+    distances: np.ndarray
+    skipped: list[tuple[str, str]]
+
+
 def evaluate_sequences(
-    model: nn.Module, task: Task, processes: Processes, report: Callable[[str, int, int], None] | None
-) -> tuple[list[CellResult], dict[str, Value], list[tuple[str, str]]]:
-    """A cell for each of the 10 types, the means over them, and (id, reason) of what could not be read.
+    model: nn.Module,
+    task: Task,
+    films: FilmSet,
+    processes: Processes,
+    *,
+    folder: Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> SequenceOutcome:
+    """Shows the network every film.
 
     Args:
         model: the network, in evaluation mode.
-        task: whose pictures become films; networks for 32 pixels get those of CIFAR-P, others those of ImageNet-P.
-        processes: among whom the pictures are shared out.
-        report: told about progress.
+        task: how frames become its input.
+        films: what to show.
+        processes: among whom the subjects are shared out.
+        folder: where finished subjects are kept and found again; None for nowhere.
+        progress: told (subjects done, in all) of this process.
     """
-    kinds = [name for name, sequence in SEQUENCES.items() if not sequence.is_extra]
-    flips: dict[int, list[float]] = {}
-    skipped: list[tuple[str, str]] = []
-    mine = islice(enumerate(task.pictures), processes.rank, None, processes.world)
-    for done, (i, picture) in enumerate(mine, start=1):
-        try:
-            flips[i] = _flips(model, task, picture, kinds)
-        except UnreadablePictureError as error:
-            skipped.append((picture.id, str(error)))
-        if report is not None:
-            report("imagenet-p", min(done * processes.world, len(task.pictures)), len(task.pictures))
-    parts = processes.gather((flips, skipped))
-    rows = {i: row for part, _ in parts for i, row in part.items()}
-    table = np.array([rows[i] for i in sorted(rows)]).reshape(-1, len(kinds))  # pictures, kinds
-    return *_summary(table, kinds, task), [s for _, part in parts for s in part]
+    mine = range(processes.rank, len(films), processes.world)
+    found = {i: row for i in mine if (row := _load(folder, i)) is not None}
+    waiting = [i for i in mine if i not in found]
+
+    def made() -> Iterator[tuple[int, list[Tensor] | str]]:
+        for i in waiting:
+            try:
+                yield i, films.frames(i)
+            except UnreadablePictureError as error:
+                yield i, str(error)
+
+    with Prefetch(made(), ahead=1) as prepared:
+        for i, frames in prepared:
+            skipped = isinstance(frames, str)
+            row = {"id": films.id(i), "skipped": frames} if skipped else _scores(model, task, films, frames)  # type: ignore[arg-type]
+            found[i] = row
+            _store(folder, i, row)
+            if progress is not None:
+                progress(len(found), len(mine))
+    rows = {i: row for part in processes.gather(found) for i, row in part.items()}
+    kept = [rows[i] for i in sorted(rows) if "skipped" not in rows[i]]
+    shape = (-1, len(films.kinds))
+    return SequenceOutcome(
+        flips=np.array([row["flips"] for row in kept], np.float64).reshape(shape),
+        distances=np.array([row["distances"] for row in kept], np.float64).reshape(shape),
+        skipped=[(rows[i]["id"], rows[i]["skipped"]) for i in sorted(rows) if "skipped" in rows[i]],
+    )
 
 
-def _flips(model: nn.Module, task: Task, picture: Picture, kinds: list[str]) -> list[float]:
-    """The flip probability of each kind of film of one picture."""
-    benchmark = FILM_SIZES[task.protocol.size]
-    source = source_frame(picture.open(), benchmark)
-    probabilities = []
-    for kind in kinds:
-        frames = perturbation_sequence(source, kind, seed=task.damage.seed, sample_id=picture.id, benchmark=benchmark)
-        answers = [logits_of(model, task, part).argmax(-1).cpu().numpy() for part in frames.split(task.batch_size)]
-        probabilities.append(flip_probability(np.concatenate(answers)[None], sequence_rule(kind)))
-    return probabilities
+def _scores(model: nn.Module, task: Task, films: FilmSet, frames: list[Tensor]) -> dict[str, Any]:
+    flips, distances = [], []
+    for kind, film in zip(films.kinds, frames, strict=True):
+        ranked = [_best_five(logits_of(model, task, part)) for part in film.split(task.batch_size)]
+        ranking, rule = np.concatenate(ranked)[None], sequence_rule(kind)  # 1 T 5
+        flips.append(flip_probability(ranking[..., 0], rule))
+        distances.append(sequence_top5_distance(ranking, rule) if ranking.shape[-1] == 5 else float("nan"))
+    return {"flips": flips, "distances": distances}
 
 
-def _summary(table: np.ndarray, kinds: list[str], task: Task) -> tuple[list[CellResult], dict[str, Value]]:
-    if not len(table):
+def _best_five(logits: Tensor) -> np.ndarray:
+    """Classes from the best on [B, 5], or fewer where there are fewer."""
+    return logits.topk(min(5, logits.shape[-1]), dim=-1).indices.cpu().numpy()
+
+
+def _load(folder: Path | None, i: int) -> dict[str, Any] | None:
+    path = folder / f"films-{i:06}.json" if folder else None
+    return json.loads(path.read_text()) if path is not None and path.exists() else None
+
+
+def _store(folder: Path | None, i: int, row: dict[str, Any]) -> None:
+    if folder is not None:
+        with write_whole(folder / f"films-{i:06}.json") as file:
+            file.write_text(json.dumps(row))
+
+
+def summarise_sequences(
+    outcome: SequenceOutcome, films: FilmSet, benchmark: Benchmark, suite: str, seed: int
+) -> tuple[list[CellResult], dict[str, Value]]:
+    """A cell for each kind, and the means over them."""
+    if not len(outcome.flips):
         return [], {}
-    probabilities = dict(zip(kinds, table.mean(0).tolist(), strict=True))
-    cells = [CellResult("imagenet-p", kind, 0, len(table), None, flip_probability=p) for kind, p in probabilities.items()]
-    mean = bootstrap_cells(table.T, lambda means: means.mean(-1))
-    summary = {"mean_flip_probability": Value(mean_flip_probability(probabilities), mean.low, mean.high)}
-    if FILM_SIZES[task.protocol.size] == "imagenet":
-        summary["mean_flip_rate"] = Value(mean_flip_rate(probabilities))
+    subjects = len(outcome.flips)
+    cells = [
+        CellResult(suite, kind, 0, subjects, None, flip_probability=float(p), top5_distance=None if d != d else float(d))
+        for kind, p, d in zip(films.kinds, outcome.flips.mean(0), outcome.distances.mean(0), strict=True)
+    ]
+    summary = {"mean_flip_probability": _value(outcome.flips, lambda means: means.mean(-1), seed)}
+    if benchmark == "imagenet":
+        baseline = np.array([ALEXNET_FLIPS.values[kind] for kind in films.kinds])
+        summary["mean_flip_rate"] = _value(outcome.flips, lambda means: (means / baseline).mean(-1), seed)
+    if np.isfinite(outcome.distances).all():
+        summary["mean_top5_distance"] = Value(float(outcome.distances.mean(0).mean()))
     return cells, summary
+
+
+def _value(table: np.ndarray, statistic: Callable[[FloatArray], FloatArray], seed: int) -> Value:
+    interval = bootstrap_cells(table.T, statistic, seed=seed)
+    return Value(interval.estimate, interval.low, interval.high)

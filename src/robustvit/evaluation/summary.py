@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from robustvit.evaluation.classification import Outcome
+from robustvit.evaluation.classification import NO_ANSWER, Outcome
 from robustvit.evaluation.conditions import CLEAN, Condition
 from robustvit.evaluation.results import CellResult, Value
 from robustvit.metrics.bootstrap import Interval, Statistic, bootstrap_cells, bootstrap_mean
@@ -18,27 +18,47 @@ from robustvit.metrics.cell_statistics import (
     relative_error_of,
     retention_of,
 )
+from robustvit.metrics.corruption_error import SEVERITIES, corruption_errors, extra_corruption_errors
 from robustvit.metrics.mean_accuracy import CORRUPTION_SETS
 
-__all__ = ["cells_of", "summarise"]
+__all__ = ["cells_of", "errors_of", "summarise"]
 
 
-def cells_of(suite: str, conditions: Sequence[Condition], outcome: Outcome) -> list[CellResult]:
-    """A cell for every condition."""
+def cells_of(suites: Sequence[str], conditions: Sequence[Condition], outcome: Outcome, seed: int) -> list[CellResult]:
+    """A cell for every condition; `suites` says which suite each of them belongs to."""
     cells = []
-    for condition, correct, confidences in zip(conditions, outcome.correct, outcome.confidences, strict=True):
-        accuracy = _value(bootstrap_mean(correct)) if len(correct) else None
+    for suite, condition, predictions, confidences in zip(
+        suites, conditions, outcome.predictions, outcome.confidences, strict=True
+    ):
+        correct = predictions == outcome.labels
+        accuracy = _value(bootstrap_mean(correct, seed=seed)) if len(correct) else None
         gap = calibration_error(confidences.clip(0, 1), correct) if len(correct) else None
-        name = "clean" if condition == CLEAN and suite in _IN_MEMORY else suite
-        cells.append(CellResult(name, condition.name, condition.severity, len(correct), accuracy, gap))
+        lost = int((predictions == NO_ANSWER).sum())
+        cells.append(CellResult(suite, condition.name, condition.severity, len(correct), accuracy, gap, no_answer=lost))
     return cells
 
 
-_IN_MEMORY = ("clean", "common15", "extra4", "all19", "noise", "blur", "weather", "digital", "imagenet-c", "patches")
+def errors_of(conditions: Sequence[Condition], outcome: Outcome) -> dict[str, float]:
+    """CE of each corruption that has all five severities, the extra ones included."""
+    correct = dict(zip(conditions, outcome.correct, strict=True))
+    if not outcome.ids:
+        return {}
+    names = dict.fromkeys(c.name for c in conditions if all(Condition(c.name, s) in correct for s in SEVERITIES))
+    errors = {name: [1 - correct[Condition(name, s)].mean() for s in SEVERITIES] for name in names}
+    return {**corruption_errors(errors), **extra_corruption_errors(errors)}
 
 
-def summarise(conditions: Sequence[Condition], outcome: Outcome) -> dict[str, Value]:
-    """The headline numbers that these conditions allow."""
+def summarise(
+    conditions: Sequence[Condition], outcome: Outcome, seed: int, *, against_alexnet: bool = True
+) -> dict[str, Value]:
+    """The headline numbers that these conditions allow.
+
+    Args:
+        conditions: that the outcome has.
+        outcome: of the network.
+        seed: of the intervals.
+        against_alexnet: whether mCE is wanted; CIFAR-C is not divided by anything.
+    """
     correct = outcome.correct.astype(np.float64)
     if not correct.size:
         return {}
@@ -58,18 +78,19 @@ def summarise(conditions: Sequence[Condition], outcome: Outcome) -> dict[str, Va
             statistics[key] = mean_accuracy_of(cells, group)
     if damaged and has_clean and correct[list(conditions).index(CLEAN)].any():
         statistics["retention"] = retention_of(cells, "common15" if names >= set(CORRUPTION_SETS["common15"]) else None)
-    if names >= set(CORRUPTION_SETS["common15"]):
+    if against_alexnet and names >= set(CORRUPTION_SETS["common15"]):
         statistics["mean_corruption_error"] = mean_corruption_error_of(cells)
         if has_clean:
             statistics["relative_mean_corruption_error"] = relative_error_of(cells)
     with np.errstate(divide="ignore", invalid="ignore"):  # retention of a sample without a right answer has no interval
-        summary = {key: _value(bootstrap_cells(correct[kept], statistic)) for key, statistic in statistics.items()}
+        summary = {key: _value(bootstrap_cells(correct[kept], score, seed=seed)) for key, score in statistics.items()}
     if has_clean:
         clean = list(conditions).index(CLEAN)
         gap = calibration_error(outcome.confidences[clean].clip(0, 1), outcome.correct[clean])
         summary["expected_calibration_error"] = Value(gap)
     if Condition("patches") in conditions:
-        summary["patches_accuracy"] = _value(bootstrap_mean(correct[list(conditions).index(Condition("patches"))]))
+        covered = correct[list(conditions).index(Condition("patches"))]
+        summary["patches_accuracy"] = _value(bootstrap_mean(covered, seed=seed))
     return summary
 
 

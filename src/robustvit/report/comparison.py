@@ -21,7 +21,7 @@ from robustvit.report.figures import (
 )
 from robustvit.report.grids import Grid, grids_of, sequence_cells
 from robustvit.report.headline import MEANS, rank, ranking_measure
-from robustvit.report.numbers import ORDER, interval, is_number, mean, measure_of, percent, words
+from robustvit.report.numbers import ORDER, interval, is_number, mean, measure_of, percent, quantity, words
 
 __all__ = ["Card", "Ranking", "cards", "compared_curves", "compared_heats", "compared_sequences", "overview", "ranking"]
 
@@ -71,7 +71,12 @@ def summary_names(models: Sequence[ModelResults]) -> list[str]:
     for exact in ("mean_accuracy_15", "mean_accuracy_19"):
         if all(exact in m.summary and m.summary[exact] == m.summary.get("mean_accuracy") for m in models):
             found.pop("mean_accuracy", None)  # the same number under its more exact name
-    return sorted(found, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
+
+    def place(name: str) -> int:
+        known = name.partition(" (")[0]
+        return ORDER.index(known) if known in ORDER else len(ORDER)
+
+    return sorted(found, key=place)
 
 
 def cards(model: ModelResults) -> tuple[Card, ...]:
@@ -82,9 +87,9 @@ def cards(model: ModelResults) -> tuple[Card, ...]:
 def _card(name: str, value: Value) -> Card:
     measure = measure_of(name)
     reach = interval(value)
-    fits = is_number(value.value) and 0 <= value.value <= 1
+    fits = is_number(value.value) and 0 <= value.value <= 1 and "distance" not in name
     chart = gauge(value.value, value.low, value.high, f"{measure.label}: {percent(value.value)} {reach}") if fits else None
-    return Card(name, measure.label, percent(value.value), reach, not measure.higher_is_better, chart)
+    return Card(name, measure.label, quantity(name, value.value), reach, not measure.higher_is_better, chart)
 
 
 def in_order(models: Sequence[ModelResults]) -> list[tuple[int, ModelResults]]:
@@ -106,7 +111,7 @@ def ranking(models: Sequence[ModelResults]) -> Ranking:
     def entry(model: ModelResults, name: str) -> Entry:
         value = model.summary.get(name)
         number = value.value if value and is_number(value.value) else None
-        return Entry(percent(number), interval(value), number is not None and number == best[name], number)
+        return Entry(quantity(name, number), interval(value), number is not None and number == best[name], number)
 
     columns = tuple((name, measure_of(name).label, not measure_of(name).higher_is_better) for name in names)
     rows = tuple((place, model, tuple(entry(model, name) for name in names)) for place, model in in_order(models))

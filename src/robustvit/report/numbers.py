@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from markupsafe import Markup, escape
@@ -60,6 +60,7 @@ _MEASURES = {
     "patches_accuracy": Measure("Accuracy with noise patches"),
     "mean_flip_rate": Measure("mFR", higher_is_better=False),
     "mean_flip_probability": Measure("Flip probability", higher_is_better=False),
+    "mean_top5_distance": Measure("Top-5 distance", higher_is_better=False),
 }
 ORDER = tuple(_MEASURES)
 """In which the page shows them; others follow."""
@@ -67,8 +68,10 @@ ORDER = tuple(_MEASURES)
 
 def measure_of(name: str) -> Measure:
     """The measure called `name` in a summary; unknown ones are named after it, and count as errors if they say so."""
-    if name in _MEASURES:
-        return _MEASURES[name]
+    known, _, suite = name.partition(" (")
+    if known in _MEASURES:
+        measure = _MEASURES[known]
+        return replace(measure, label=f"{measure.label} ({suite}") if suite else measure
     return Measure(words(name).capitalize(), higher_is_better=not any(word in name for word in ("error", "flip", "distance")))
 
 
@@ -87,6 +90,11 @@ def percent(value: float | None, digits: int = 1, sign: bool = True) -> str:
     if value is None or not math.isfinite(value):
         return MISSING
     return f"{100 * value:.{digits}f}" + (f"{NBSP}%" if sign else "")
+
+
+def quantity(name: str, value: float | None) -> str:
+    """A number of a summary, in its unit: all are shares but distances."""
+    return f"{value:.2f}" if "distance" in name and value is not None and math.isfinite(value) else percent(value)
 
 
 def range_percent(low: float | None, high: float | None) -> str:

@@ -43,6 +43,7 @@ class ModelSection:
     grids: tuple[GridFigures, ...]
     sequences: Markup | None
     facts: dict[str, Any]
+    runs: tuple[tuple[str, dict[str, Any]], ...]
 
 
 def write_page(results: Results, path: Path) -> None:
@@ -96,6 +97,7 @@ def _contents(results: Results) -> dict[str, Any]:
         "others": [(model, cell) for model in results.models for cell in other_cells(model)],
         "pictures": _pictures(results),
         "skipped": list(_skipped(results)),
+        "no_answers": [(m.name, lost) for m in results.models if (lost := sum(cell.no_answer for cell in m.cells))],
         "most_skipped": MOST_SKIPPED,
         "definitions": _definitions(results),
     }
@@ -115,8 +117,10 @@ def _section(place: int, model: ModelResults, top: float) -> ModelSection:
         )
         for grid in grids_of(model)
     )
-    facts = {"parameters": numbers.count(model.parameters), **model.protocol, "took": numbers.duration(model.seconds)}
-    return ModelSection(place, model, comparison.cards(model), shown, figures.sequence_bars(model), facts)
+    facts = {"parameters": numbers.count(model.parameters), "took": numbers.duration(model.seconds)}
+    runs = tuple((", ".join(m.suites), {**m.data, **m.protocol, **m.corruption}) for m in model.measurements)
+    prepared = runs or (("", model.protocol),)
+    return ModelSection(place, model, comparison.cards(model), shown, figures.sequence_bars(model), facts, prepared)
 
 
 def _skipped(results: Results) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
@@ -137,7 +141,9 @@ def _definitions(results: Results) -> list[tuple[str, str]]:
         names.append("expected_calibration_error")
     if any(sequence_cells(model) for model in results.models):
         names.append("mean_flip_probability")
-    known = [(numbers.measure_of(name).label, results.definitions.get(name, "")) for name in dict.fromkeys(names)]
+    known = [
+        (numbers.measure_of(name).label, results.definitions.get(name.partition(" (")[0], "")) for name in dict.fromkeys(names)
+    ]
     if _has_intervals(results, cells):
         known.append(("Interval", results.definitions.get("interval", "")))
     return known

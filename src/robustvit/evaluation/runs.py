@@ -1,0 +1,215 @@
+"""One network through all its jobs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from torch import nn
+
+from robustvit.evaluation.classification import Outcome, Task, classify
+from robustvit.evaluation.conditions import CLEAN, Condition
+from robustvit.evaluation.description import describe_corruption, describe_data, describe_protocol
+from robustvit.evaluation.examples import make_examples
+from robustvit.evaluation.plan import Job
+from robustvit.evaluation.processes import Processes
+from robustvit.evaluation.results import CellResult, Example, Measurement, ModelResults, Value
+from robustvit.evaluation.sequences import FILM_SIZES, evaluate_sequences, summarise_sequences
+from robustvit.evaluation.summary import cells_of, errors_of, summarise
+
+__all__ = ["NetworkRun", "Report", "run_network"]
+
+Report = Callable[[str, int, int], None]
+"""Told (what is being done, steps done, steps in all)."""
+
+
+@dataclass(frozen=True)
+class NetworkRun:
+    """One network at work.
+
+    Attributes:
+        name: what to call it.
+        model: the network.
+        folder: for unfinished work; None for nowhere.
+        processes: that share the work.
+        report: told about progress.
+        seed: of the intervals.
+    """
+
+    name: str
+    model: nn.Module
+    folder: Path | None
+    processes: Processes
+    report: Report | None
+    seed: int
+
+    def part(self, name: str) -> Path | None:
+        """The folder for one part of the unfinished work."""
+        folder = self.folder / name if self.folder else None
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def progress(self, what: str) -> Callable[[int, int], None]:
+        def told(done: int, total: int) -> None:
+            if self.report is not None:
+                self.report(f"{self.name}: {what}", done, total)
+
+        return told
+
+    def outcome(self, task: Task, what: str, part: str) -> Outcome:
+        """The answers to all pictures of a task, whoever of the processes got them."""
+        rank, world = self.processes.rank, self.processes.world
+        mine = classify(self.model, task, folder=self.part(part), rank=rank, world=world, progress=self.progress(what))
+        batches = sorted((pair for part in self.processes.gather(mine) for pair in part), key=lambda pair: pair[0])
+        return Outcome.join([outcome for _, outcome in batches], len(task.conditions))
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What one job gave."""
+
+    measurement: Measurement
+    cells: list[CellResult]
+    skipped: list[tuple[str, str]]
+    clean: Outcome | None = None
+    examples: tuple[Example, ...] = ()
+
+
+def run_network(run: NetworkRun, jobs: Sequence[Job], examples: int) -> ModelResults:
+    """All jobs of one network, which is left in the mode it was in.
+
+    Args:
+        run: the network and where its work goes.
+        jobs: of `plan`.
+        examples: pictures to keep for the report.
+    """
+    start = time.perf_counter()
+    was_training = run.model.training
+    run.model.eval()
+    found: list[_Found] = []
+    try:
+        for number, job in enumerate(jobs):
+            if job.kind == "sequences":
+                found.append(_run_films(run, job, f"job-{number}"))
+            elif job.kind == "memory":
+                wanted = 0 if any(f.examples for f in found) else examples
+                found.append(_run_memory(run, job, f"job-{number}", wanted))
+            else:
+                clean = next((f.clean for f in found if f.clean is not None), None)
+                found.append(_run_files(run, job, f"job-{number}", clean))
+    finally:
+        run.model.train(was_training)
+    return ModelResults(
+        name=run.name,
+        parameters=sum(p.numel() for p in run.model.parameters()),
+        protocol=found[0].measurement.protocol,
+        summary=_merged([f.measurement for f in found]),
+        cells=tuple(cell for f in found for cell in f.cells),
+        skipped=tuple(dict.fromkeys(s for f in found for s in f.skipped)),
+        examples=next((f.examples for f in found if f.examples), ()),
+        seconds=time.perf_counter() - start,
+        measurements=tuple(f.measurement for f in found),
+    )
+
+
+def _merged(measurements: Sequence[Measurement]) -> dict[str, Value]:
+    """One summary; what a later measurement measures again is named after its suite."""
+    summary: dict[str, Value] = {}
+    for measurement in measurements:
+        for key, value in measurement.summary.items():
+            summary[key if key not in summary else f"{key} ({', '.join(measurement.suites)})"] = value
+    return summary
+
+
+def _measured(job: Job, summary: dict[str, Value], errors: dict[str, float] | None = None) -> Measurement:
+    about = (describe_data(job), describe_protocol(job.tasks[0]), describe_corruption(job))
+    return Measurement(job.suites, *about, summary, errors or {})
+
+
+def _require_pictures(job: Job, count: int, skipped: Sequence[tuple[str, str]]) -> None:
+    if not count:
+        which, why = skipped[0] if skipped else ("nothing", "there are none")
+        raise ValueError(f"no picture of {job.tasks[0].pictures.name} could be measured for {job.suites[0]}: {which}: {why}")
+
+
+def _run_memory(run: NetworkRun, job: Job, part: str, examples: int) -> _Found:
+    task = job.tasks[0]
+    outcome = run.outcome(task, ", ".join(job.suites), part)
+    _require_pictures(job, len(outcome.ids), outcome.skipped)
+    summary = summarise(job.cells, outcome, run.seed)
+    return _Found(
+        measurement=_measured(job, summary, errors_of(job.cells, outcome)),
+        cells=cells_of(job.cell_suites, job.cells, outcome, run.seed),
+        skipped=outcome.skipped,
+        clean=outcome.only(job.cells.index(CLEAN)),
+        examples=make_examples(run.model, task, examples) if examples else (),
+    )
+
+
+def _run_files(run: NetworkRun, job: Job, part: str, clean: Outcome | None) -> _Found:
+    suite = job.suites[0]
+    outcomes = [
+        run.outcome(task, f"{suite} {cell}" if len(job.cells) > 1 else suite, f"{part}-{cell.name}-{cell.severity}")
+        for task, cell in zip(job.tasks, job.cells, strict=True)
+    ]
+    outcome = _side_by_side(job.cells, outcomes)
+    _require_pictures(job, len(outcome.ids), outcome.skipped)
+    cells = cells_of(job.cell_suites, job.cells, outcome, run.seed)
+    if suite in ("imagenet-a", "imagenet-r"):
+        value = summarise(job.cells, outcome, run.seed)["clean_accuracy"]
+        return _Found(_measured(job, {f"{suite.replace('-', '_')}_accuracy": value}), cells, outcome.skipped)
+    conditions: tuple[Condition, ...] = job.cells
+    if clean is not None and (paired := _with_clean(outcome, clean)) is not None:
+        conditions, outcome = (CLEAN, *conditions), paired
+    on_imagenet = suite == "imagenet-c"
+    summary = summarise(conditions, outcome, run.seed, against_alexnet=on_imagenet)
+    errors = errors_of(conditions, outcome) if on_imagenet else None
+    return _Found(_measured(job, summary, errors), cells, outcome.skipped)
+
+
+def _run_films(run: NetworkRun, job: Job, part: str) -> _Found:
+    assert job.films is not None
+    progress = run.progress(job.suites[0])
+    task = job.tasks[0]
+    outcome = evaluate_sequences(run.model, task, job.films, run.processes, folder=run.part(part), progress=progress)
+    _require_pictures(job, len(outcome.flips), outcome.skipped)
+    cells, summary = summarise_sequences(outcome, job.films, FILM_SIZES[task.protocol.size], job.suites[0], run.seed)
+    return _Found(_measured(job, summary), cells, outcome.skipped)
+
+
+def _side_by_side(cells: Sequence[Condition], outcomes: Sequence[Outcome]) -> Outcome:
+    """The cells of a suite of files as conditions of the same pictures: those that every cell has."""
+    ids = sorted(set(outcomes[0].ids).intersection(*(outcome.ids for outcome in outcomes)))
+    parts = [outcome.of(ids) for outcome in outcomes]
+    several = len(cells) > 1
+    return Outcome(
+        ids=ids,
+        labels=parts[0].labels,
+        predictions=np.concatenate([part.predictions for part in parts]),
+        confidences=np.concatenate([part.confidences for part in parts]),
+        skipped=[
+            (f"{cell.name}/{cell.severity}/{name}" if several else name, reason)
+            for cell, outcome in zip(cells, outcomes, strict=True)
+            for name, reason in outcome.skipped
+        ],
+    )
+
+
+def _with_clean(outcome: Outcome, clean: Outcome) -> Outcome | None:
+    """The outcome with the answers to the clean pictures before it; None if these are not the same pictures."""
+    if not set(outcome.ids) <= set(clean.ids):
+        return None
+    same = clean.of(outcome.ids)
+    if not (same.labels == outcome.labels).all():
+        return None
+    return Outcome(
+        ids=outcome.ids,
+        labels=outcome.labels,
+        predictions=np.concatenate([same.predictions, outcome.predictions]),
+        confidences=np.concatenate([same.confidences, outcome.confidences]),
+        skipped=outcome.skipped,
+    )

@@ -25,8 +25,12 @@ test-slow: check
 	$(BIN)/pytest -n auto --maxprocesses 4
 
 benchmark: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[benchmark]'
 	$(BIN)/python benchmarks/networks.py
 	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/corruptions.py
+	$(BIN)/python benchmarks/scenes.py
+	$(BIN)/python benchmarks/evaluation.py
 
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .

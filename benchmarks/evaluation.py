@@ -1,0 +1,79 @@
+"""What corruption costs beside the network: `common15` against the bare forward passes over as many images.
+
+    python benchmarks/evaluation.py                        fan_vit_tiny at 224 pixels, 2 threads
+
+Both sides take turns: one `robustvit.evaluate` of all 75 cells and the clean one (decoding, corruption, normalising, network,
+metrics), and the same number of forward passes of the same batch size over one batch that lies in memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+import torch
+from PIL import Image
+
+import robustvit
+from robustvit.data.scenes import Scenes
+
+
+def save_pictures(folder: Path, count: int) -> None:
+    """Class folders of JPEG files, 320 x 320."""
+    scenes = Scenes("test", count, (320, 320))
+    for i, (pixels, label) in enumerate(scenes):
+        place = folder / scenes.classes[label]
+        place.mkdir(exist_ok=True)
+        Image.fromarray(pixels.permute(1, 2, 0).numpy()).save(place / f"{i}.jpg", quality=90)
+    for name in scenes.classes:  # every class has a picture
+        (folder / name).mkdir(exist_ok=True)
+        if not any((folder / name).iterdir()):
+            Image.new("RGB", (320, 320)).save(folder / name / "black.jpg")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--network", default="fan_vit_tiny")
+    parser.add_argument("--images", type=int, default=32)
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--suite", default="common15")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(0)
+    model = robustvit.create_model(options.network, num_classes=10).eval()
+    with tempfile.TemporaryDirectory() as name:
+        save_pictures(Path(name), options.images)
+        measured: list[float] = []
+        bare: list[float] = []
+        for repeat in range(options.repeats):
+            start = time.perf_counter()
+            results = robustvit.evaluate(model, name, options.suite, batch_size=options.batch_size, examples=0)
+            measured.append(time.perf_counter() - start)
+            cells = results.models[0].cells
+            bare.append(forward_passes(model, sum(cell.images for cell in cells), options.batch_size))
+            print(f"repeat {repeat + 1}: evaluate {measured[-1]:.1f} s, forward passes {bare[-1]:.1f} s", flush=True)
+    images = sum(cell.images for cell in cells)
+    print(
+        f"{options.network}, {options.suite}, {images} images in batches of {options.batch_size}, {options.threads} threads:"
+    )
+    print(f"evaluate takes {median(measured) / median(bare):.2f}x the bare forward passes (medians of {options.repeats})")
+
+
+def forward_passes(model: torch.nn.Module, images: int, batch_size: int) -> float:
+    """Seconds for the network alone on that many images."""
+    H, W = model.pretrained_cfg["input_size"][1:]  # type: ignore[index,union-attr]
+    batch = torch.randn(batch_size, 3, H, W)
+    start = time.perf_counter()
+    with torch.inference_mode():
+        for first in range(0, images, batch_size):
+            model(batch[: min(batch_size, images - first)])
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    main()

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import multiprocessing
+import pickle
+import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +18,9 @@ import torch
 from PIL import Image
 
 import robustvit as rv
-from robustvit.data.corrupted_tree import Copying, copied_names, corrupt_tree
+from robustvit.data import copy_workers, tree_records
+from robustvit.data.copying import Copying, copied_names, pictures_below
+from robustvit.data.corrupted_tree import corrupt_tree
 
 COPYING = Copying(layout="imagenet", names=("contrast", "gaussian_noise"), severities=(1, 3), size=64, file_format="png")
 
@@ -45,18 +52,48 @@ def test_imagenet_trees_have_corruption_severity_class_picture(source: Path, tmp
 
 
 def test_dense_trees_keep_whole_pictures_in_their_format(source: Path, tmp_path: Path) -> None:
+    for name in ("a.png", "b.jpg"):
+        path = source / "cat" / name
+        shutil.copy(path, path.with_stem(f"{path.stem}_leftImg8bit"))
     for layout, place in (("cityscapes", "contrast/3"), ("coco", "contrast_3")):
         copying = Copying(layout=layout, names=("contrast",), severities=(3,), size=None, file_format="same")  # type: ignore[arg-type]
         corrupt_tree(source, tmp_path / layout, copying, workers=1)
-        ours = pixels(tmp_path / layout / place / "cat/a.png")
+        ours = pixels(tmp_path / layout / place / "cat/a_leftImg8bit.png")
         assert torch.equal(ours, rv.corrupt(pixels(source / "cat/a.png"), "contrast", 3))
-        assert Image.open(tmp_path / layout / place / "cat/b.jpg").format == "JPEG"
+        assert Image.open(tmp_path / layout / place / "cat/b_leftImg8bit.jpg").format == "JPEG"
+
+
+def test_labels_of_cityscapes_and_coco_are_no_pictures(source: Path, tmp_path: Path) -> None:
+    for name in ("leftImg8bit/val/bonn/b_0_leftImg8bit.png", "gtFine/val/bonn/b_0_gtFine_labelIds.png"):
+        (source / name).parent.mkdir(parents=True)
+        shutil.copy(source / "cat/a.png", source / name)
+    assert [p.as_posix() for p in pictures_below(source, "cityscapes")] == ["leftImg8bit/val/bonn/b_0_leftImg8bit.png"]
+    (source / "annotations" / "panoptic_val2017").mkdir(parents=True)
+    shutil.copy(source / "cat/a.png", source / "annotations/panoptic_val2017/1.png")
+    assert not any("annotations" in p.parts for p in pictures_below(source, "coco"))
+    with pytest.raises(ValueError, match=r"no pictures called \.\.\._leftImg8bit\.png, only such as a\.png; .*--layout coco"):
+        pictures_below(source / "cat", "cityscapes")
+
+
+def test_imagenet_trees_are_made_of_class_folders_only(source: Path) -> None:
+    with pytest.raises(ValueError, match=r"cat/a\.png lies directly in the folder; .*/CLASS/PICTURE\. For .* --layout coco"):
+        pictures_below(source / "cat", "imagenet")
+    with pytest.raises(ValueError, match=r"source/cat/a\.png lies deeper than that.*perhaps .*/source\."):
+        pictures_below(source.parent, "imagenet")
+
+
+def test_hidden_files_are_no_pictures_and_links_are_followed_once(source: Path) -> None:
+    shutil.copy(source / "cat/a.png", source / "cat/.a-left.png")
+    (source / "fox").symlink_to(source / "dog")
+    (source / "cat" / "circle").symlink_to(source)
+    assert {p.as_posix() for p in pictures_below(source, "imagenet")} >= {"cat/a.png", "cat/b.jpg"}
+    assert not any(p.name.startswith(".") for p in pictures_below(source, "imagenet"))
 
 
 def test_a_file_is_what_corrupt_makes_of_the_picture_with_its_path_as_id(source: Path, tmp_path: Path) -> None:
-    copying = replace(COPYING, layout="cityscapes", size=None, seed=5)
+    copying = replace(COPYING, layout="coco", size=None, seed=5)
     corrupt_tree(source, tmp_path / "out", copying, workers=1)
-    ours = pixels(tmp_path / "out/gaussian_noise/3/dog/c.png")
+    ours = pixels(tmp_path / "out/gaussian_noise_3/dog/c.png")
     assert torch.equal(ours, rv.corrupt(pixels(source / "dog/c.png"), "gaussian_noise", 3, seed=5, sample_ids="dog/c.png"))
 
 
@@ -135,3 +172,135 @@ def test_groups_stand_for_their_corruptions() -> None:
     assert copied_names(["noise", "fog", "shot_noise"]) == ("gaussian_noise", "shot_noise", "impulse_noise", "fog")
     with pytest.raises(ValueError, match="no group of corruptions 'rain'"):
         copied_names(["rain"])
+
+
+def test_a_job_carries_only_its_own_cells(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corrupt_tree(source, tmp_path / "out", COPYING, workers=1)
+    (tmp_path / "out/contrast/1/cat/a.png").unlink()
+    sizes, cells = [], []
+    copy = copy_workers._copy
+
+    def watched(job: copy_workers.Job) -> copy_workers.Copied:
+        sizes.append(len(pickle.dumps(job)))
+        cells.append(job.missing)
+        return copy(job)
+
+    monkeypatch.setattr(copy_workers, "_copy", watched)
+    corrupt_tree(source, tmp_path / "out", COPYING, workers=1)
+    assert cells == [(("contrast", 1),), (), ()]
+    assert max(sizes) < 2000
+
+
+def test_only_a_few_jobs_are_handed_out_ahead(source: Path, tmp_path: Path) -> None:
+    handed_out = 0
+
+    def jobs() -> Iterator[copy_workers.Job]:
+        nonlocal handed_out
+        work = copy_workers.Work(source, tmp_path, COPYING, tmp_path)
+        for _ in range(100):
+            handed_out += 1
+            yield copy_workers.Job(work, Path("cat/a.png"), (), 4)
+
+    running = copy_workers.results(jobs(), workers=2)
+    assert next(running) == (4, ([], None))
+    assert handed_out == copy_workers.AHEAD * 2
+    assert len(list(running)) == 99
+    assert not multiprocessing.active_children()  # nothing was missing, so no process was needed
+
+
+def test_another_source_does_not_mix_into_a_tree_but_a_moved_one_may_go_on(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    corrupt_tree(source, out, COPYING, workers=1)
+    other = tmp_path / "other"
+    shutil.copytree(source, other)
+    Image.new("RGB", (90, 90)).save(other / "cat" / "a.png")
+    with pytest.raises(ValueError, match=r"was made from .*/source, and .*/other has other pictures; give another folder"):
+        corrupt_tree(other, out, COPYING, workers=1)
+    source.rename(tmp_path / "moved")
+    moved = corrupt_tree(tmp_path / "moved", out, COPYING, workers=1)
+    assert (moved.written, moved.present) == (0, 12)
+    assert "source has moved to" in moved.notes[0]
+    Image.new("RGB", (90, 90)).save(tmp_path / "moved" / "dog" / "added.png")
+    grown = corrupt_tree(tmp_path / "moved", out, COPYING, workers=1)
+    assert (grown.written, grown.present, grown.notes) == (4, 12, ())
+
+
+def test_versions_that_made_the_files_are_listed_and_a_mixture_is_told(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corrupt_tree(source, tmp_path / "out", COPYING, workers=1)
+    monkeypatch.setattr(tree_records, "version", lambda package: "99.0")
+    done = corrupt_tree(source, tmp_path / "out", COPYING, workers=1)
+    assert json.loads((tmp_path / "out/manifest.json").read_text())["robustvit"][-1] == "99.0"
+    assert "made by robustvit" in done.notes[0]
+    assert "and 99.0, which may differ" in done.notes[0]
+
+
+def test_a_damaged_manifest_is_explained(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "manifest.json").write_text("{")
+    with pytest.raises(ValueError, match=r"manifest\.json is damaged .*; move it away, or give another folder"):
+        corrupt_tree(source, tmp_path / "out", COPYING, workers=1)
+
+
+def test_what_was_skipped_is_forgotten_when_it_was_mended(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (source / "dog" / "bad.png").write_text("no picture")
+    corrupt_tree(source, out, COPYING, workers=1)
+    (out / "skipped-1-of-2.txt").write_text("of a run with two processes")
+    Image.new("RGB", (90, 90)).save(source / "dog" / "bad.png")
+    corrupt_tree(source, out, COPYING, workers=1)
+    assert not list(out.glob("skipped-*"))
+
+
+def test_a_line_that_a_kill_cut_is_not_taken_for_a_file(source: Path, tmp_path: Path) -> None:
+    out, sums = tmp_path / "out", tmp_path / "out" / "checksums-0-of-1.sha256"
+    corrupt_tree(source, out, COPYING, workers=1)
+    sums.write_bytes(sums.read_bytes()[:-3])
+    assert corrupt_tree(source, out, COPYING, workers=1).written == 1
+    lines = sums.read_text().splitlines()
+    assert len(lines) == 12
+    assert all((out / line[66:]).is_file() for line in lines)
+
+
+def test_nothing_unfinished_stays(source: Path, tmp_path: Path) -> None:
+    left = tmp_path / "out" / ".unfinished-0-of-1"
+    left.mkdir(parents=True)
+    (left / "1.tmp").write_bytes(b"half")
+    corrupt_tree(source, tmp_path / "out", COPYING, workers=1)
+    assert not [p for p in (tmp_path / "out").rglob("*") if p.name.startswith(".") or p.suffix == ".tmp"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_full_disk_is_told_and_finished_files_are_listed(
+    workers: int, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    written = []
+    write = Path.write_bytes
+
+    def full(path: Path, data: bytes) -> int:
+        written.append(path)
+        if len(written) > 5:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(path, data)
+
+    if workers == 1:
+        monkeypatch.setattr(Path, "write_bytes", full)
+    else:  # a folder that cannot be written to, seen from the other process
+        out.mkdir()
+        (out / "gaussian_noise").write_text("in the way")
+    with pytest.raises(OSError, match="is full; make room and run again" if workers == 1 else "cannot write into the folder"):
+        corrupt_tree(source, out, COPYING, workers=workers)
+    assert len((out / "checksums-0-of-1.sha256").read_text().splitlines()) in (0, 4)
+
+
+def test_photographs_of_frost_are_checked_before_the_work_starts(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "frost").mkdir()
+    for content, told in ((None, "no images in frost_folder"), ("no picture", "cannot identify image file")):
+        if content:
+            (tmp_path / "frost" / "frost1.png").write_text(content)
+        frost = replace(COPYING, frost_folder=str(tmp_path / "frost"))
+        with pytest.raises(OSError, match=told):
+            corrupt_tree(source, tmp_path / "out", frost, workers=1)
+    assert not (tmp_path / "out").exists()

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from robustvit.cli.console import print_json, progress_bar, tables
+from robustvit.cli.console import note, print_json, progress_bar, tables
+
+if TYPE_CHECKING:
+    from robustvit.data.corrupted_tree import TreeSummary
 
 __all__ = ["corrupt"]
 
@@ -33,10 +36,10 @@ def corrupt(
 ) -> None:
     """Write corrupted copies of the pictures below SRC to DST, in the layout of ImageNet-C, Cityscapes-C or COCO-C.
 
-    A second run does only what is missing. Under torchrun, the machines share the pictures. Annotations are not touched.
+    A second run does only what is missing. Under torchrun, the processes share the pictures. Annotations are not touched.
 
     Args:
-        source: folder with the pictures, at any depth.
+        source: folder with the pictures: SRC/CLASS/PICTURE; for cityscapes ..._leftImg8bit files at any depth; for coco any.
         destination: folder for DST/CORRUPTION/SEVERITY/... (coco: DST/CORRUPTION_SEVERITY/...), manifest and checksums.
         layout: imagenet crops to 224 pixels and writes JPEG; cityscapes and coco keep size and format.
         names: corruptions, or all19, common15, extra4, noise, blur, weather, digital.
@@ -48,7 +51,7 @@ def corrupt(
         seed: of the randomness; with the path of a picture it decides what happens to it.
         bgr: swap red and blue for the corruptions, as the published Cityscapes-C and COCO-C do.
         frost_folder: photographs for frost instead of generated textures.
-        workers: processes; by default one a core.
+        workers: processes; by default one a core (of those on this machine, under torchrun).
         as_json: print JSON.
     """
     _check(severities, size, whole, quality, workers, layout)
@@ -67,14 +70,34 @@ def corrupt(
         frost_folder=str(frost_folder) if frost_folder else None,
     )
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    with progress_bar() as report:
-        done = corrupt_tree(source, destination, copying, workers=workers, rank=rank, world=world, report=report)
+    try:
+        with progress_bar() as report:
+            count = workers or _cores()
+            done = corrupt_tree(source, destination, copying, workers=count, rank=rank, world=world, report=report)
+    except KeyboardInterrupt:
+        note("stopped; finished files stay, and the same command goes on")
+        raise
+    if rank == 0:
+        _tell(destination, done, world, as_json)
+
+
+def _cores() -> int:
+    """Those that this process may use, shared with its neighbours under torchrun."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+
+
+def _tell(destination: Path, done: TreeSummary, world: int, as_json: bool) -> None:
+    """The summary, which under torchrun is that of the first process."""
+    for message in done.notes:
+        note(message)
     if as_json:
-        print_json({"destination": destination, **asdict(done)})
+        print_json({"destination": destination, "process": 0, "processes": world, **asdict(done)})
         return
-    console = tables()
+    whose = f" by the first of {world} processes" if world > 1 else ""
     skipped = f", {len(done.skipped)} pictures could not be read (named in skipped-*.txt)" if done.skipped else ""
-    console.print(f"{destination}: {done.written} files written, {done.present} were there already{skipped}", highlight=False)
+    text = f"{destination}: {done.written} files written{whose}, {done.present} were there already{skipped}"
+    tables().print(text, highlight=False, soft_wrap=True)
 
 
 def _check(severities: tuple[int, ...], size: int | None, whole: bool, quality: int, workers: int | None, layout: str) -> None:

@@ -216,12 +216,15 @@ def test_skipped_pictures_are_named_once_for_networks_that_skipped_the_same() ->
     assert "2 pictures skipped" in text
 
 
-def test_suites_that_disagree_on_a_cell_get_a_heat_map_each() -> None:
+def test_suites_that_measured_the_same_cells_get_a_heat_map_each() -> None:
     model = fake_model()
     files = corruption_cells("imagenet-c", 0.7, 1.3, 5000, (1, 2, 3, 4, 5))
     results = fake_results(replace(model, cells=(*model.cells, *files)))
     assert "Every corruption at every severity: common15" in read(results).text
     assert "Every corruption at every severity: imagenet-c" in read(results).text
+    same = [replace(cell, suite="imagenet-c") for cell in model.cells if cell.suite == "common15"]
+    agreeing = fake_results(replace(model, cells=(*model.cells, *same)))  # equal results make no difference
+    assert "Every corruption at every severity: imagenet-c" in read(agreeing).text
 
 
 def test_writing_replaces_the_page_whole(tmp_path: Path) -> None:

@@ -68,9 +68,10 @@ class Overview:
 def summary_names(models: Sequence[ModelResults]) -> list[str]:
     """All numbers of the summaries, in the order of the page."""
     found = dict.fromkeys(name for model in models for name in model.summary)
-    for exact in ("mean_accuracy_15", "mean_accuracy_19"):
-        if all(exact in m.summary and m.summary[exact] == m.summary.get("mean_accuracy") for m in models):
-            found.pop("mean_accuracy", None)  # the same number under its more exact name
+    for exact in [name for name in found if name.startswith(("mean_accuracy_15", "mean_accuracy_19"))]:
+        vague = exact.replace("_15", "").replace("_19", "")
+        if all(exact in m.summary and m.summary[exact] == m.summary.get(vague) for m in models):
+            found.pop(vague, None)  # the same number under its more exact name
 
     def place(name: str) -> int:
         known = name.partition(" (")[0]

@@ -62,13 +62,13 @@ def group_of(corruption: str) -> str:
 
 
 def grids_of(model: ModelResults) -> tuple[Grid, ...]:
-    """The grids of a network. Suites share one, unless they measured the same cell with different results."""
+    """The grids of a network. Suites share one, unless they measured the same cells."""
     merged: list[tuple[list[str], dict[tuple[str, int], CellResult]]] = []
     for suite in dict.fromkeys(cell.suite for cell in model.cells):
         cells = {(c.condition, c.severity): c for c in model.cells if c.suite == suite and _is_corruption(c)}
         if not cells:
             continue
-        place = next((known for known in merged if not _disagree(known[1], cells)), None)
+        place = next((known for known in merged if known[1].keys().isdisjoint(cells)), None)
         if place is None:
             merged.append(([suite], cells))
         else:
@@ -89,10 +89,6 @@ def other_cells(model: ModelResults) -> tuple[CellResult, ...]:
 
 def _is_corruption(cell: CellResult) -> bool:
     return cell.severity > 0 and cell.flip_probability is None
-
-
-def _disagree(known: dict[tuple[str, int], CellResult], cells: dict[tuple[str, int], CellResult]) -> bool:
-    return any(key in known and repr(known[key].accuracy) != repr(cell.accuracy) for key, cell in cells.items())
 
 
 def _clean_of(model: ModelResults, suites: Sequence[str]) -> Value | None:

@@ -103,8 +103,8 @@ def test_the_published_random_stream_gives_the_published_pictures(folder: str, n
 def test_wrong_requests_are_explained() -> None:
     with pytest.raises(ValueError, match="no corruption 'fogg'; did you mean fog"):
         rv.corrupt(SMALL, "fogg", 1)
-    for severity in (0, 6, True, 2.5):
-        with pytest.raises(ValueError, match="give 1, 2, 3, 4 or 5"):
+    for severity in (0, 6, True, 2.5, 3.0, "3", None):
+        with pytest.raises(ValueError, match="give 1, 2, 3, 4 or 5 as an integer"):
             rv.corrupt(SMALL, "fog", severity)
     with pytest.raises(ValueError, match="is for 224x224 pixels and the images have 32x32"):
         rv.corrupt(SMALL, "fog", 1, family="imagenet")
@@ -124,3 +124,20 @@ def test_grey_and_empty_input_work() -> None:
     assert rv.corrupt(np.full((40, 40), 90, np.uint8), "fog", 1).shape == (40, 40, 3)
     assert rv.corrupt(Image.new("L", (32, 32)), "fog", 1).mode == "RGB"
     assert rv.corrupt(SMALL[:0], "fog", 1).shape == (0, 3, 32, 32)
+
+
+def test_seeds_ids_and_severities_count_by_value_not_by_type() -> None:
+    plain = rv.corrupt(SMALL, "fog", 3, seed=7, sample_ids=[5, 6, 7, 8, 9])
+    for ids in (np.arange(5, 10), torch.arange(5, 10), [np.int64(5), 6, np.uint8(7), 8, 9], range(5, 10)):
+        assert torch.equal(rv.corrupt(SMALL, "fog", 3, seed=7, sample_ids=ids), plain)  # type: ignore[arg-type]
+    assert torch.equal(rv.corrupt(SMALL, "fog", np.int64(3), seed=np.int32(7), sample_ids=range(5, 10)), plain)  # type: ignore[arg-type]
+    assert torch.equal(rv.corrupt(SMALL[0], "fog", 3, seed=7, sample_ids=np.int64(5)), plain[0])  # type: ignore[arg-type]
+    named = rv.corrupt(SMALL[0], "fog", 3, sample_ids="cat.jpg")
+    assert torch.equal(rv.corrupt(SMALL[0], "fog", 3, sample_ids=np.str_("cat.jpg")), named)
+    assert not torch.equal(rv.corrupt(SMALL[0], "fog", 3, sample_ids="5"), rv.corrupt(SMALL[0], "fog", 3, sample_ids=5))
+
+
+@pytest.mark.parametrize("sample_id", [5.0, None, b"cat.jpg", (1, 2)])
+def test_ids_that_are_neither_integers_nor_strings_are_refused(sample_id: object) -> None:
+    with pytest.raises(TypeError, match="give sample ids and seeds as integers or strings"):
+        rv.corrupt(SMALL[:1], "fog", 1, sample_ids=[sample_id])  # type: ignore[list-item]

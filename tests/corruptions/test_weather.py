@@ -126,7 +126,7 @@ def test_snow_never_darkens(photographs: Tensor) -> None:
 
 
 def test_plasma_spans_the_unit_interval_and_continues_periodically() -> None:
-    clouds = plasma(64, 2.0, KeyedDraws(0, range(20), "plasma"))
+    clouds = torch.stack([*plasma(64, 2.0, KeyedDraws(0, range(20), "plasma"))])
     assert torch.all(clouds.amin((1, 2)) == 0)
     assert torch.all(clouds.amax((1, 2)) == 1)
     across_the_border = (clouds[:, :, 0] - clouds[:, :, -1]).abs().mean()

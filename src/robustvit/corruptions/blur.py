@@ -18,7 +18,7 @@ from torch import Tensor
 from robustvit.corruptions.filters import NUDGE, add_zoomed, gaussian_filter, streak, truncated
 from robustvit.corruptions.glass import glass_blur
 from robustvit.corruptions.parameters import Family
-from robustvit.corruptions.pixels import Setting, to_unit
+from robustvit.corruptions.pixels import Setting, empty_bytes, to_unit
 
 __all__ = ["defocus_blur", "gaussian_blur", "glass_blur", "motion_blur", "motion_blur_at", "zoom_blur"]
 
@@ -28,7 +28,7 @@ TILE = 280
 
 def gaussian_blur(images: Tensor, sigma: float, setting: Setting) -> Tensor:
     """Gaussian of standard deviation `sigma` pixels."""
-    result = torch.empty_like(images, memory_format=torch.contiguous_format)
+    result = empty_bytes(images)
     for out, picture in zip(result.split(1), images.split(1), strict=True):
         out.copy_(truncated(gaussian_filter(picture.to(setting.draws.dtype), sigma)))
     return result
@@ -52,7 +52,7 @@ def motion_blur_at(
         family: all but `arbitrary` pass through 16-bit integers, as published.
         dtype: of the sums; float64 repeats the published bytes.
     """
-    result = torch.empty_like(images, memory_format=torch.contiguous_format)
+    result = empty_bytes(images)
     for out, picture, angle in zip(result.split(1), images.split(1), angles, strict=True):
         c = streak(picture.to(dtype), radius, sigma, [angle])
         if family != "arbitrary":
@@ -72,7 +72,7 @@ def defocus_blur(images: Tensor, parameters: tuple[float, float], setting: Setti
     dtype = torch.float64 if is_hardly_smoothed else setting.draws.dtype
     nudge = NUDGE[dtype] if disk.kernel.sum(dtype=np.float64) >= 1 else -NUDGE[dtype]  # where flat areas end up
     correlate = _sum_boxes if disk.pixels * 255 < 2**15 else _multiply_spectra
-    result = torch.empty_like(images, memory_format=torch.contiguous_format)
+    result = empty_bytes(images)
     for out, picture in zip(result, images, strict=True):
         out.copy_(truncated(correlate(picture, disk, dtype), nudge=nudge))
     return result
@@ -196,7 +196,7 @@ def _mirrored(picture: Tensor, margin: int) -> Tensor:
 
 def zoom_blur(images: Tensor, zooms: Sequence[float], setting: Setting) -> Tensor:
     """The mean of the picture and its enlargements; computed in float32, as published."""
-    result = torch.empty_like(images, memory_format=torch.contiguous_format)
+    result = empty_bytes(images)
     for out, picture in zip(result, images, strict=True):
         x = to_unit(picture)
         total = 2 * x  # itself and enlarged once

@@ -15,11 +15,15 @@ from PIL import Image
 from torch import Tensor
 
 from robustvit.corruptions.elastic import elastic_transform
-from robustvit.corruptions.pixels import Setting, to_bytes
+from robustvit.corruptions.pixels import Setting, empty_bytes, store_bytes
 
 __all__ = ["brightness", "contrast", "elastic_transform", "jpeg_compression", "pixelate", "saturate"]
 
 BOX, NEAREST = Image.Resampling.BOX, Image.Resampling.NEAREST
+MARGIN = 1e-3
+"""Grey levels: from here on results are so far from an integer that float32 truncates them as float64 does."""
+PIXELATED = 2**20
+"""Values that are shrunk and enlarged at a time."""
 
 
 def brightness(images: Tensor, parameters: float, setting: Setting) -> Tensor:
@@ -31,7 +35,7 @@ def brightness(images: Tensor, parameters: float, setting: Setting) -> Tensor:
         setting: without influence.
     """
     table = _brightness_table(parameters, images.device)
-    result, index = _result(images), _index(images)
+    result, index = empty_bytes(images), _index(images)
     for picture, out in zip(images, result, strict=True):
         row = picture.amax(0).int().mul_(256)  # 256 V
         for x, plane in zip(picture, out, strict=True):
@@ -46,7 +50,7 @@ def _brightness_table(c: float, device: torch.device) -> Tensor:
     raised = (V + c).clamp_(0, 1)
     # V' (1 - (V - x) / V); black becomes grey. The order of the operations decides on which side of an integer results fall.
     values = torch.where(V > 0, raised * (1 - (V - x) / V), raised)
-    return to_bytes(values).flatten().to(device)
+    return _levels(values).flatten().to(device)
 
 
 def contrast(images: Tensor, parameters: float, setting: Setting) -> Tensor:
@@ -58,12 +62,23 @@ def contrast(images: Tensor, parameters: float, setting: Setting) -> Tensor:
         setting: without influence.
     """
     H, W = images.shape[-2:]
-    result, index = _result(images), _index(images)
-    totals = torch.stack([picture.float().sum(-1).double().sum(-1) for picture in images])  # whole numbers: exact in any order
-    mean = totals[..., None] / (255 * H * W)  # B 3 1
-    tables = to_bytes((_ramp().to(images.device) - mean) * parameters + mean)  # B 3 256
-    for x, table, plane in zip(images.flatten(0, 1), tables.flatten(0, 1), result.flatten(0, 1), strict=True):
-        _look_up(table, index.copy_(x), plane)
+    ramp = _ramp().to(images.device)
+    rows = images.cpu().numpy().sum(-1, dtype=np.uint32)  # the fastest way to whole numbers, which are exact in any order
+    totals = torch.from_numpy(rows.sum(-1, dtype=np.int64)).to(images.device)
+    mean = totals.double().view(-1, 1) / (255 * H * W)  # 3B 1
+    tables = _levels((ramp - mean) * parameters + mean)  # 3B 256
+    shifts = mean * (255 * (1 - parameters))
+    lines = ramp * (255 * parameters) + shifts
+    is_safe = (lines.sub(MARGIN).to(torch.uint8) == tables) & (lines.add(MARGIN).to(torch.uint8) == tables)
+    result = empty_bytes(images)
+    planes = zip(
+        images.flatten(0, 1), result.flatten(0, 1), tables, shifts[:, 0].tolist(), is_safe.all(-1).tolist(), strict=True
+    )
+    for x, out, table, shift, safe in planes:
+        if safe:
+            store_bytes(x.float().mul_(parameters).add_(shift), out)
+        else:
+            _look_up(table, x.int(), out)
     return result
 
 
@@ -76,7 +91,7 @@ def saturate(images: Tensor, parameters: tuple[float, float], setting: Setting) 
         setting: without influence.
     """
     table, starts = _saturation_table(*parameters, images.device)
-    result, index = _result(images), _index(images)
+    result, index = empty_bytes(images), _index(images)
     for picture, out in zip(images, result, strict=True):
         V, lowest = picture.amax(0), picture.amin(0)
         pair = V.int().mul_(256).add_(lowest)
@@ -100,27 +115,95 @@ def _saturation_table(m: float, b: float, device: torch.device) -> tuple[Tensor,
         possible = torch.ones_like(values, dtype=torch.bool).triu_()
         lengths = torch.arange(level + 1, 0, -1)
         starts[level, : level + 1] = count + lengths.cumsum(0) - lengths - torch.arange(level + 1)
-        rows.append(to_bytes(values)[possible])
+        rows.append(_levels(values)[possible])
         count += len(rows[-1])
     return torch.cat(rows).to(device), starts.flatten().to(device)
 
 
 def pixelate(images: Tensor, parameters: float, setting: Setting) -> Tensor:
-    """Shrinks pictures by averaging and enlarges them without. The result has the channels last in memory.
+    """Shrinks pictures by averaging and enlarges them without, as Pillow does: first across, then down.
+
+    Across is the work of Pillow, for many channels as one tall grey picture. Down is whole rows, see `_shrunk_down`.
 
     Args:
         images: uint8 [B, 3, H, W].
         parameters: the share of the sides that is left.
         setting: whose family decides how boxes are enlarged that are no whole number of pixels.
     """
-    B, _, H, W = images.shape
-    small = (int(W * parameters), int(H * parameters))
+    H, W = images.shape[-2:]
+    h, w = int(H * parameters), int(W * parameters)
     # At 224 pixels both filters give the same, and taking the nearest is faster.
     enlarging = BOX if setting.family in ("cifar", "tiny") else NEAREST
-    result = np.empty((B, H, W, 3), np.uint8)
-    for picture, out in zip(images.cpu().numpy(), result, strict=True):
-        out[:] = np.asarray(_to_pil(picture).resize(small, BOX).resize((W, H), enlarging))
-    return torch.from_numpy(result).permute(0, 3, 1, 2).to(images.device)
+    source_rows = _enlarged_rows(h, H, enlarging)
+    result = empty_bytes(images)
+    channels, outs = images.flatten(0, 1), result.flatten(0, 1)
+    count = max(1, PIXELATED // (H * W))
+    for some, out in zip(channels.split(count), outs.split(count), strict=True):
+        narrow = _resized_across(some.cpu().numpy(), w, BOX)
+        small = _shrunk_down(narrow, h)
+        wide = _resized_across(small, W, enlarging)
+        torch.index_select(torch.from_numpy(wide).to(out.device), 1, source_rows.to(out.device), out=out)
+    return result
+
+
+def _resized_across(channels: np.ndarray, width: int, filter_: Image.Resampling) -> np.ndarray:
+    """uint8 [N, H, W] -> [N, H, width]."""
+    N, H, W = channels.shape
+    tall = Image.frombuffer("L", (W, N * H), np.ascontiguousarray(channels), "raw", "L", 0, 1)
+    return np.frombuffer(bytearray(tall.resize((width, N * H), filter_).tobytes()), np.uint8).reshape(N, H, width)
+
+
+def _shrunk_down(channels: np.ndarray, height: int) -> np.ndarray:
+    """uint8 [N, H, W] -> [N, height, W]: the mean of the rows in each box, in the fixed-point arithmetic of Pillow."""
+    starts, weights = _boxes(channels.shape[1], height)
+    rows = torch.from_numpy(channels)
+    total = torch.full((len(rows), height, rows.shape[2]), 2**21, dtype=torch.int32)
+    for t in range(weights.shape[1]):
+        tap = rows.index_select(1, (starts + t).clamp_(max=rows.shape[1] - 1)).int()
+        total += tap.mul_(weights[:, t, None])
+    return total.bitwise_right_shift_(22).to(torch.uint8).numpy()
+
+
+@lru_cache(maxsize=16)
+def _boxes(n: int, count: int) -> tuple[Tensor, Tensor]:
+    """For `count` boxes of equal size over n inputs: the first input of each, and weights [count, taps] in 1 / 2^22."""
+    scale = n / count
+    starts, rows = [], []
+    for i in range(count):
+        centre = (i + 0.5) * scale
+        first, end = max(int(centre - scale / 2 + 0.5), 0), min(int(centre + scale / 2 + 0.5), n)
+        inside = [-0.5 < (x - centre + 0.5) / scale <= 0.5 for x in range(first, end)]
+        starts.append(first)
+        rows.append([int(0.5 + is_inside / sum(inside) * 2**22) for is_inside in inside])
+    taps = max(len(row) for row in rows)
+    weights = [row + [0] * (taps - len(row)) for row in rows]
+    return torch.tensor(starts), torch.tensor(weights, dtype=torch.int32)
+
+
+@lru_cache(maxsize=16)
+def _enlarged_rows(count: int, n: int, filter_: Image.Resampling) -> Tensor:
+    """Which of `count` rows each of n rows repeats, by asking Pillow."""
+    ramp = Image.frombuffer("I", (1, count), np.arange(count, dtype=np.int32), "raw", "I", 0, 1)
+    return torch.from_numpy(np.array(ramp.resize((1, n), filter_))[:, 0]).long()
+
+
+def jpeg_compression(images: Tensor, parameters: int, setting: Setting) -> Tensor:
+    """Encodes as baseline JPEG with halved chroma, and decodes.
+
+    Args:
+        images: uint8 [B, 3, H, W].
+        parameters: the quality, 1 to 100.
+        setting: without influence.
+    """
+    result = empty_bytes(images)
+    on_cpu = result.cpu()
+    for picture, out in zip(images.cpu().numpy(), on_cpu.flatten(2).numpy(), strict=True):
+        file = BytesIO()
+        _to_pil(picture).save(file, "JPEG", quality=parameters)
+        decoded = Image.open(file, formats=("JPEG",))
+        for plane, channel in zip(out, "RGB", strict=True):
+            plane[:] = np.frombuffer(decoded.tobytes("raw", channel), np.uint8)
+    return result if on_cpu is result else result.copy_(on_cpu)
 
 
 def _to_pil(picture: np.ndarray) -> Image.Image:
@@ -130,30 +213,14 @@ def _to_pil(picture: np.ndarray) -> Image.Image:
     return Image.merge("RGB", [Image.frombuffer("L", (W, H), channel, "raw", "L", 0, 1) for channel in channels])
 
 
-def jpeg_compression(images: Tensor, parameters: int, setting: Setting) -> Tensor:
-    """Encodes as baseline JPEG with halved chroma, and decodes. The result has the channels last in memory.
-
-    Args:
-        images: uint8 [B, 3, H, W].
-        parameters: the quality, 1 to 100.
-        setting: without influence.
-    """
-    B, _, H, W = images.shape
-    result = np.empty((B, H, W, 3), np.uint8)
-    for picture, out in zip(images.cpu().numpy(), result, strict=True):
-        file = BytesIO()
-        _to_pil(picture).save(file, "JPEG", quality=parameters)
-        out[:] = np.asarray(Image.open(file, formats=("JPEG",)))
-    return torch.from_numpy(result).permute(0, 3, 1, 2).to(images.device)
-
-
 def _ramp() -> Tensor:
     """The 256 levels as float64 in 0 .. 1."""
     return torch.arange(256, dtype=torch.float64) / 255
 
 
-def _result(images: Tensor) -> Tensor:
-    return torch.empty(images.shape, dtype=torch.uint8, device=images.device)
+def _levels(values: Tensor) -> Tensor:
+    """0 .. 1 -> uint8, for tables: as published, cut, then scaled, then truncated."""
+    return (values.clamp(0, 1) * 255).to(torch.uint8)
 
 
 def _index(images: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from robustvit.corruptions.filters import gaussian_filter
-from robustvit.corruptions.pixels import Setting
+from robustvit.corruptions.pixels import Setting, empty_bytes
 from robustvit.corruptions.randomness import Draws
 
 __all__ = ["elastic_transform"]
@@ -43,7 +43,7 @@ def elastic_transform(images: Tensor, parameters: tuple[float, float, float] | f
         alpha, amplitude, sigmas = parameters, 0.005 * H, (0.01 * H, 0.01 * W)
     spectral = draws.dtype == torch.float32 and min(sigmas) >= SPECTRAL_SIGMA
     noise = _noise(draws, amplitude, sigmas, (H, W), spectral) if alpha else None
-    result = torch.empty(images.shape, dtype=torch.uint8, device=images.device)
+    result = empty_bytes(images)
     for i, picture in enumerate(images.split(1)):  # each by itself: stays in the cache, and is the same in any batch
         values = picture.to(draws.dtype)
         if moves is not None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from robustvit.corruptions.filters import gaussian_filter, truncated
-from robustvit.corruptions.pixels import Setting
+from robustvit.corruptions.pixels import Setting, empty_bytes
 
 __all__ = ["glass_blur", "source_map"]
 
@@ -24,7 +24,7 @@ def glass_blur(images: Tensor, parameters: tuple[float, int, int], setting: Sett
     sigma, reach, passes = parameters
     H, W = images.shape[-2:]
     dtype = setting.draws.dtype
-    result = torch.empty_like(images, memory_format=torch.contiguous_format)
+    result = empty_bytes(images)
     for out, picture, steps in zip(result.split(1), images.split(1), _steps(setting, reach, passes, H, W), strict=True):
         q = truncated(gaussian_filter(picture.to(dtype), sigma))
         sources = source_map(steps, reach, H, W)

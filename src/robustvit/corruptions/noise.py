@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robustvit.corruptions.pixels import Setting, to_bytes, to_unit
+from robustvit.corruptions.pixels import Setting, empty_bytes, store_bytes, strips, to_unit
 
 __all__ = ["gaussian_noise", "impulse_noise", "shot_noise", "speckle_noise"]
 
 WORDS = 2**16
-CHUNK = 2**18
+CHUNK = 2**17
 """Values worked on at a time, so that what lies between two operations stays in the cache."""
 
 
@@ -27,11 +27,13 @@ def gaussian_noise(images: Tensor, sd: float, setting: Setting) -> Tensor:
     """x + sd * n with a standard normal n for every value."""
     if setting.draws.dtype == torch.float64:
         x = to_unit(images, torch.float64)
-        return to_bytes(x + setting.draws.normal(0, sd, tuple(x.shape[1:])))
-    noise = _normals() * np.float32(255 * sd)
+        return _stored((x + setting.draws.normal(0, sd, tuple(x.shape[1:]))).clamp_(0, 1).mul_(255))
+    # floor(x + 255 sd n) = x + floor(255 sd n): x is whole
+    noise = (_normals() * (255 * sd)).floor_().clamp_(-255, 255).short()
 
-    def spoil(picture: np.ndarray, words: np.ndarray) -> np.ndarray:
-        return _to_bytes(_look_up(noise, words.astype(np.int32)) + picture)
+    def spoil(x: Tensor, words: np.ndarray, out: Tensor) -> None:
+        values = noise.index_select(0, torch.from_numpy(words.astype(np.int32)))
+        out.copy_(values.add_(x.short()).clamp_(0, 255))
 
     return _value_by_value(images, setting, spoil)
 
@@ -40,11 +42,12 @@ def speckle_noise(images: Tensor, sd: float, setting: Setting) -> Tensor:
     """x + x * sd * n with a standard normal n for every value."""
     if setting.draws.dtype == torch.float64:
         x = to_unit(images, torch.float64)
-        return to_bytes(x + x * setting.draws.normal(0, sd, tuple(x.shape[1:])))
-    factors = 1 + _normals() * np.float32(sd)
+        return _stored((x + x * setting.draws.normal(0, sd, tuple(x.shape[1:]))).clamp_(0, 1).mul_(255))
+    factors = _normals() * sd + 1
 
-    def spoil(picture: np.ndarray, words: np.ndarray) -> np.ndarray:
-        return _to_bytes(_look_up(factors, words.astype(np.int32)) * picture)
+    def spoil(x: Tensor, words: np.ndarray, out: Tensor) -> None:
+        values = factors.index_select(0, torch.from_numpy(words.astype(np.int32)))
+        store_bytes(values.mul_(x.float()), out)
 
     return _value_by_value(images, setting, spoil)
 
@@ -52,14 +55,15 @@ def speckle_noise(images: Tensor, sd: float, setting: Setting) -> Tensor:
 def shot_noise(images: Tensor, photons: float, setting: Setting) -> Tensor:
     """Poisson(x * photons) / photons: the fewer photons make up white, the noisier."""
     if setting.draws.dtype == torch.float64:
-        return to_bytes(setting.draws.poisson(to_unit(images, torch.float64) * photons) / photons)
+        counts = setting.draws.poisson(to_unit(images, torch.float64) * photons)
+        return _stored((counts / photons).clamp_(0, 1).mul_(255))
     table, bits = _shot_aliases(photons)
 
-    def spoil(picture: np.ndarray, words: np.ndarray) -> np.ndarray:
-        cell = (picture.astype(np.int32) << bits) | (words >> (16 - bits))
-        entry = _look_up(table, cell)
+    def spoil(x: Tensor, words: np.ndarray, out: Tensor) -> None:
+        cell = (x.numpy().astype(np.int32) << bits) | (words >> (16 - bits))
+        entry = table.index_select(0, torch.from_numpy(cell)).numpy()
         is_alias = (words & (WORDS // 2**bits - 1)) >= (entry >> 16).astype(np.uint16)
-        return (entry >> (is_alias.view(np.uint8) << 3)).astype(np.uint8)  # own outcome in byte 0, its alias in byte 1
+        out.numpy()[:] = entry >> (is_alias.view(np.uint8) << 3)  # own outcome in byte 0, its alias in byte 1
 
     return _value_by_value(images, setting, spoil)
 
@@ -71,46 +75,41 @@ def impulse_noise(images: Tensor, share: float, setting: Setting) -> Tensor:
         return torch.where(replaced <= share, torch.where(white <= 0.5, 255, 0), images).to(torch.uint8)
     salt, pepper = (np.uint16(round(WORDS * share * part)) for part in (0.5, 1))
 
-    def spoil(picture: np.ndarray, words: np.ndarray) -> np.ndarray:
+    def spoil(x: Tensor, words: np.ndarray, out: Tensor) -> None:
         is_salt, is_replaced = (words < salt).view(np.uint8), (words < pepper).view(np.uint8)
-        return (picture & (is_replaced - 1)) | (0 - is_salt)  # 0 - 1 has all bits set
+        np.bitwise_and(x.numpy(), is_replaced - 1, out=out.numpy())  # 0 - 1 has all bits set
+        np.bitwise_or(out.numpy(), 0 - is_salt, out=out.numpy())
 
     return _value_by_value(images, setting, spoil)
 
 
-def _value_by_value(images: Tensor, setting: Setting, spoil: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Tensor:
-    """`spoil` each picture [3 H W], given as many 16-bit words."""
-    result = torch.empty(images.shape, dtype=torch.uint8)
+def _value_by_value(images: Tensor, setting: Setting, spoil: Callable[[Tensor, np.ndarray, Tensor], None]) -> Tensor:
+    """`spoil` the values of each picture, given as many 16-bit words, into new memory."""
+    result = empty_bytes(images.cpu())
     pictures = images.cpu().flatten(1)
     for out, picture, words in zip(result.flatten(1), pictures, setting.draws.words(pictures.shape[1]), strict=True):
-        for start in range(0, len(words), CHUNK):
-            part = slice(start, start + CHUNK)
-            out.numpy()[part] = spoil(picture.numpy()[part], words[part])
+        for part in strips(len(words), 1, CHUNK):
+            spoil(picture[part], words[part], out[part])
     return result.to(images.device)
 
 
-def _look_up(table: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """table[index] for int32 indices, which torch reads twice as fast as NumPy."""
-    return torch.from_numpy(table).index_select(0, torch.from_numpy(index)).numpy()
-
-
-def _to_bytes(values: np.ndarray) -> np.ndarray:
-    """Cut to 0 .. 255 in place, then truncated."""
-    torch.from_numpy(values).clamp_(0, 255)
-    return values.astype(np.uint8)
+def _stored(levels: Tensor) -> Tensor:
+    result = empty_bytes(levels)
+    store_bytes(levels, result)
+    return result
 
 
 @lru_cache(maxsize=1)
-def _normals() -> np.ndarray:
+def _normals() -> Tensor:
     """float32 [65536]: the means of the standard normal over as many equally likely intervals, scaled to variance 1."""
     ends = torch.special.ndtri(torch.arange(1, WORDS, dtype=torch.float64) / WORDS).numpy()
     density = np.concatenate([[0.0], np.exp(-(ends**2) / 2) / np.sqrt(2 * np.pi), [0.0]])
     means = (density[:-1] - density[1:]) * WORDS  # E[n | a < n < b] = (phi(a) - phi(b)) / P(a < n < b)
-    return (means / means.std()).astype(np.float32)
+    return torch.from_numpy((means / means.std()).astype(np.float32))
 
 
 @lru_cache(maxsize=16)
-def _shot_aliases(photons: float) -> tuple[np.ndarray, int]:
+def _shot_aliases(photons: float) -> tuple[Tensor, int]:
     """Alias tables (Walker) of the grey level that shot noise makes of each of the 256 levels.
 
     Returns:
@@ -126,7 +125,7 @@ def _shot_aliases(photons: float) -> tuple[np.ndarray, int]:
         chance = np.exp(np.where(count == 0, 0, count * np.log(rate)) - rate - log_factorial)
     chance[:, -1] = np.maximum(1 - chance[:, :-1].sum(1), 0)
     grey = (np.minimum(count / photons, 1) * 255).astype(np.uint8)
-    return np.concatenate([_aliases(row, grey, bits) for row in chance]), bits
+    return torch.from_numpy(np.concatenate([_aliases(row, grey, bits) for row in chance])), bits
 
 
 def _aliases(chance: np.ndarray, grey: np.ndarray, bits: int) -> np.ndarray:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import accumulate
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,65 +15,85 @@ __all__ = ["plasma"]
 
 COARSEST = 100.0
 """Half the width of the first perturbation, before it is multiplied with itself."""
-PIECE = 1 << 19
-"""Pixels worked on at a time: a few maps that stay in the cache of a CPU."""
+TOGETHER = 128
+"""Points a side up to which all pictures grow together; larger maps grow one by one, to stay in the cache."""
 
 
-def plasma(side: int, decay: float, draws: Draws) -> Tensor:
-    """Clouds [B, side, side] between 0 and 1 that continue periodically.
+def plasma(side: int, decay: float, draws: Draws, *, rows: int | None = None) -> Iterator[Tensor]:
+    """For each picture in turn clouds [side, side] between 0 and 1 that continue periodically, or the upper part of them.
 
     Args:
-        side: a power of two.
+        side: a power of two, 2 or more.
         decay: each level has 1 / decay of the width before it; since the width counts twice, 1 / decay^2 of its strength.
         draws: asked for one uniform number a pixel but the first.
+        rows: how many are needed, from the top; None is all. One more may come.
     """
     widths = list(accumulate(range(side.bit_length()), lambda width, _: width / decay, initial=COARSEST))
-    numbers = _numbers(draws, side * side - 1)
-    B = len(numbers)
-    nodes = torch.zeros(B, 1, 1, dtype=draws.dtype, device=numbers.device)
-    nodes = _grow(nodes, numbers, widths, min(side, 64))
-    result = nodes.new_empty(B, side, side)
-    count = max(1, PIECE // side**2) if nodes.device.type == "cpu" else B
-    for part in (slice(i, i + count) for i in range(0, B, count)):
-        clouds = _grow(nodes[part], numbers[part], widths, side)
-        low, high = clouds.amin((1, 2), keepdim=True), clouds.amax((1, 2), keepdim=True)
-        torch.sub(clouds, low, out=result[part]).div_(high - low)
-    return result
+    start = min(side // 2, TOGETHER)
+    first, later = _numbers(draws, start * start - 1, side * side - start * start)
+    coarse = _grow(first.new_zeros(len(first), 1, 1, dtype=draws.dtype), first, widths, start)
+    needed = side // 2 if rows is None else -(-rows // 2)
+    for nodes, numbers in zip(coarse.split(1), later, strict=True):
+        half = _grow(nodes, numbers, widths, side // 2)
+        planes = (half, *_between(half, numbers[:, -3 * half.numel() :], widths))
+        ends = [plane.aminmax() for plane in planes]
+        low, high = min(float(end.min) for end in ends), max(float(end.max) for end in ends)
+        yield _woven(*(plane[:, :needed] for plane in planes))[0].sub_(low).div_(high - low)
 
 
-def _numbers(draws: Draws, count: int) -> Tensor:
-    """[B, count or a little more]: the published stream, or four 16-bit numbers from every draw, which is faster."""
+def _numbers(draws: Draws, first: int, later: int) -> tuple[Tensor, Iterator[Tensor]]:
+    """[B, first] at once, then [1, later] for each picture: the published stream, or 16-bit integers, which are faster."""
     if draws.dtype == torch.float64:
-        return draws.uniform(0, 1, (1, count)).flatten(1)
-    words = draws.integers(-(2**63), 2**63 - 1, (1, count // 4 + 1)).flatten(1)
-    return words.view(torch.int16)
+        numbers = draws.uniform(0, 1, (1, first + later)).flatten(1)
+        return numbers[:, :first], iter(numbers[:, first:].split(1))
+
+    def integers(words: np.ndarray) -> Tensor:
+        return torch.from_numpy(words.view(np.int16))[None].to(draws.device)
+
+    return torch.cat([integers(words) for words in draws.words(first)]), (integers(words) for words in draws.words(later))
 
 
 def _grow(nodes: Tensor, numbers: Tensor, widths: list[float], side: int) -> Tensor:
-    """Level by level from [B, n, n] to [B, side, side]."""
+    """Level by level from [B, n, n] to [B, side, side]; the first of the numbers are for the first level."""
+    start = nodes.shape[-1]
     while (n := nodes.shape[-1]) < side:
-        used = n * n - 1  # numbers of the levels before
-        level = numbers[:, used : used + 3 * n * n].to(nodes.dtype, copy=True).view(-1, 3, n, n)
-        width = widths[n.bit_length() - 1]
-        if numbers.is_floating_point():
-            shifts = level.mul_(2 * width).sub_(width).mul_(width)  # width * U(-width, width)
-        else:
-            shifts = level.add_(0.5).mul_(width * width / 2**15)  # the same from 16 bits
-        nodes = _refine(nodes, shifts)
+        level = numbers[:, n * n - start * start : 4 * n * n - start * start]
+        nodes = _woven(nodes, *_between(nodes, level, widths))
     return nodes
 
 
-def _refine(nodes: Tensor, shifts: Tensor) -> Tensor:
-    """Twice as many points a side: [B, n, n] -> [B, 2n, 2n]; `shifts` [B, 3, n, n]: of centres, top edges, left edges.
+def _between(nodes: Tensor, numbers: Tensor, widths: list[float]) -> tuple[Tensor, Tensor, Tensor]:
+    """The points between the nodes [B, n, n], as many each: centres, top edges, left edges.
 
     New points are the mean of the four next to them, shifted: of nodes for centres, of two nodes and two centres for edges.
     """
     B, n, _ = nodes.shape
-    fine = nodes.new_empty(B, n, 2, n, 2)
-    across, down = nodes + nodes.roll(-1, 2), nodes + nodes.roll(-1, 1)
-    centres = torch.add(shifts[:, 0], across + across.roll(-1, 1), alpha=0.25)
-    fine[:, :, 0, :, 0] = nodes
-    fine[:, :, 1, :, 1] = centres
-    torch.add(shifts[:, 1], across.add_(centres).add_(centres.roll(1, 1)), alpha=0.25, out=fine[:, :, 0, :, 1])
-    torch.add(shifts[:, 2], down.add_(centres).add_(centres.roll(1, 2)), alpha=0.25, out=fine[:, :, 1, :, 0])
-    return fine.view(B, 2 * n, 2 * n)
+    shifts = _shifts(numbers.view(B, 3, n, n), widths[n.bit_length() - 1], nodes.dtype)
+    around = nodes.new_empty(B, n + 1, n + 1)  # the first row and column again at the end
+    around[:, :n, :n], around[:, n, :n] = nodes, nodes[:, 0]
+    around[:, :, n] = around[:, :, 0]
+    across, down = around[:, :, :n] + around[:, :, 1:], around[:, :n, :n] + around[:, 1:, :n]
+    wrapped = torch.empty_like(around)  # the last row and column of centres again at the start
+    centres = wrapped[:, 1:, 1:]
+    torch.add(shifts[:, 0], across[:, :n] + across[:, 1:], alpha=0.25, out=centres)
+    wrapped[:, 0, 1:], wrapped[:, 1:, 0] = centres[:, -1], centres[:, :, -1]
+    tops = torch.add(shifts[:, 1], across[:, :n].add_(centres).add_(wrapped[:, :n, 1:]), alpha=0.25)
+    lefts = torch.add(shifts[:, 2], down.add_(centres).add_(wrapped[:, 1:, :n]), alpha=0.25)
+    return centres, tops, lefts
+
+
+def _shifts(numbers: Tensor, width: float, dtype: torch.dtype) -> Tensor:
+    """width * U(-width, width)."""
+    values = numbers.to(dtype, copy=True)
+    if numbers.is_floating_point():
+        return values.mul_(2 * width).sub_(width).mul_(width)
+    return values.add_(0.5).mul_(width * width / 2**15)
+
+
+def _woven(nodes: Tensor, centres: Tensor, tops: Tensor, lefts: Tensor) -> Tensor:
+    """[B, h, n] each -> [B, 2h, 2n]. Pairs of neighbours in a row are written as complex numbers: the fastest way."""
+    B, h, n = nodes.shape
+    pairs = torch.empty(B, h, 2, n, dtype=nodes.dtype.to_complex(), device=nodes.device)
+    torch.complex(nodes, tops, out=pairs[:, :, 0])
+    torch.complex(lefts, centres, out=pairs[:, :, 1])
+    return torch.view_as_real(pairs).view(B, 2 * h, 2 * n)

@@ -9,6 +9,7 @@ made by them.
 from __future__ import annotations
 
 import hashlib
+import operator
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Protocol
@@ -47,9 +48,25 @@ class Draws(Protocol):
 
 
 def keyed_seed(seed: int, sample_id: int | str, *purpose: int | str) -> int:
-    """A 64-bit seed that depends on all of its arguments and on nothing else."""
-    text = repr((seed, sample_id, *purpose)).encode()
+    """A 64-bit seed that depends on the values of all its arguments and on nothing else: 5 and np.int64(5) are the same.
+
+    Raises:
+        TypeError: for anything but integers and strings.
+    """
+    text = repr(tuple(_plain(part) for part in (seed, sample_id, *purpose))).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+
+
+def _plain(part: int | str) -> int | str:
+    if isinstance(part, str):
+        return str(part)
+    try:
+        return operator.index(part)
+    except TypeError:
+        kind = type(part).__name__
+        raise TypeError(
+            f"{part!r} ({kind}) cannot be part of a seed; give sample ids and seeds as integers or strings"
+        ) from None
 
 
 class KeyedDraws:
@@ -69,9 +86,9 @@ class KeyedDraws:
         return [torch.Generator().manual_seed(keyed_seed(self.seed, i, *self.purpose)) for i in self.sample_ids]
 
     @cached_property
-    def word_generators(self) -> list[np.random.PCG64]:
-        """For 16-bit words alone: twice as fast as those of torch."""
-        return [np.random.PCG64(keyed_seed(self.seed, i, *self.purpose, "words")) for i in self.sample_ids]
+    def word_generators(self) -> list[np.random.SFC64]:
+        """For 16-bit words alone: several times as fast as those of torch."""
+        return [np.random.SFC64(keyed_seed(self.seed, i, *self.purpose, "words")) for i in self.sample_ids]
 
     def _empty(self, size: Size, dtype: torch.dtype) -> Tensor:
         return torch.empty(len(self.generators), *size, dtype=dtype)

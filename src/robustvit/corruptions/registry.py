@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -109,7 +110,8 @@ def corrupt(
         frost_folder: photographs for "frost" (frost1.png ... frost5.jpg, or any images) instead of the generated ones.
         legacy_rng: repeat the stream of the published programs, `numpy.random.seed(seed)`, in double precision: slow.
     """
-    _check(name, severity, family, channel_order)
+    severity = _checked_severity(severity)
+    _check(name, family, channel_order)
     batch, restore = _to_batch(images)
     H, W = batch.shape[-2:]
     chosen = family or family_of_size(H, W)
@@ -144,11 +146,20 @@ def _apply(
     return run(batch, KeyedDraws(seed, ids, name, severity, device=batch.device))
 
 
-def _check(name: str, severity: int, family: Family | None, channel_order: ChannelOrder) -> None:
+def _checked_severity(severity: int) -> int:
+    """1 .. 5 as a plain integer: those of NumPy and torch mean the same."""
+    try:
+        number = 0 if isinstance(severity, bool) else operator.index(severity)
+    except TypeError:
+        number = 0
+    if number not in (1, 2, 3, 4, 5):
+        raise ValueError(f"severity={severity!r} is not possible; give 1, 2, 3, 4 or 5 as an integer")
+    return number
+
+
+def _check(name: str, family: Family | None, channel_order: ChannelOrder) -> None:
     if name not in CORRUPTIONS:
         raise ValueError(f"there is no corruption {name!r}{nearest(name, [*CORRUPTIONS])}")
-    if isinstance(severity, bool) or severity not in (1, 2, 3, 4, 5):
-        raise ValueError(f"severity={severity!r} is not possible; give 1, 2, 3, 4 or 5")
     if family is not None and family not in FAMILIES:
         raise ValueError(f"family={family!r} is not known; choose one of {', '.join(FAMILIES)}, or None to go by size")
     if channel_order not in ("rgb", "bgr"):
@@ -168,7 +179,7 @@ def _check_size(H: int, W: int, family: Family) -> None:
 def _ids(sample_ids: Sequence[int | str] | int | str | None, count: int) -> Sequence[int | str]:
     if sample_ids is None:
         return range(count)
-    ids = [sample_ids] if isinstance(sample_ids, int | str) else list(sample_ids)
+    ids = list(sample_ids) if isinstance(sample_ids, Iterable) and not isinstance(sample_ids, str) else [sample_ids]
     if len(ids) != count:
         raise ValueError(f"{len(ids)} sample_ids for {count} images; give one for each")
     return ids

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from robustvit.corruptions.filters import gaussian_filter
-from robustvit.corruptions.pixels import Setting
+from robustvit.corruptions.pixels import Setting, empty_bytes
 
 __all__ = ["spatter"]
 
@@ -46,7 +46,7 @@ def spatter(images: Tensor, parameters: tuple[float, float, float, float, float,
     mean, sd, blur, threshold, amount, mud = parameters
     H, W = images.shape[-2:]
     fields = setting.draws.normal(mean, sd, (H, W))
-    result = torch.empty(images.shape, dtype=torch.uint8, device=images.device)
+    result = empty_bytes(images)
     count = max(1, PIECE // (H * W)) if images.device.type == "cpu" else len(images)
     for pictures, field, out in zip(images.split(count), fields.split(count), result.split(count), strict=True):
         liquid = F.threshold(gaussian_filter(field, blur), threshold, 0)

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from robustvit.corruptions.filters import streak
 from robustvit.corruptions.frost_textures import frost_textures
-from robustvit.corruptions.pixels import Setting
+from robustvit.corruptions.pixels import Setting, empty_bytes, store_bytes, strips
 from robustvit.corruptions.plasma import plasma
 from robustvit.corruptions.randomness import Draws
 from robustvit.corruptions.spatter import spatter
@@ -22,8 +22,6 @@ from robustvit.corruptions.spatter import spatter
 __all__ = ["fog", "frost", "snow", "spatter"]
 
 GREY = (0.299, 0.587, 0.114)
-PIECE = 1 << 17
-"""Pixels worked on at a time: a few pictures whose values stay in the cache of a CPU."""
 
 
 def snow(images: Tensor, parameters: tuple[float, float, float, float, int, float, float], setting: Setting) -> Tensor:
@@ -37,52 +35,54 @@ def snow(images: Tensor, parameters: tuple[float, float, float, float, int, floa
     """
     *layer_parameters, keep = parameters
     H, W = images.shape[-2:]
-    layers = _snow_layers((H, W), layer_parameters, setting)
-    layers += layers.flip((-2, -1))  # the same layer again, turned by 180 degrees
-    result = torch.empty(images.shape, dtype=torch.uint8, device=images.device)
-    for piece in _pieces(images):
-        x = images[piece].float()
-        white = (x[:, 0] * (1.5 * GREY[0])).add_(x[:, 1], alpha=1.5 * GREY[1]).add_(x[:, 2], alpha=1.5 * GREY[2])
-        white += 127.5  # 1.5 grey + 0.5
-        for i in range(3):
+    result = empty_bytes(images)
+    for picture, layer, out in zip(images, _snow_layers((H, W), layer_parameters, setting), result, strict=True):
+        flakes = layer + layer.flip((-2, -1))  # the same layer again, turned by 180 degrees
+        for strip in strips(H, 3 * W):
+            x = picture[:, strip].float()
+            white = (x[0] * (1.5 * GREY[0])).add_(x[1], alpha=1.5 * GREY[1]).add_(x[2], alpha=1.5 * GREY[2])
+            white += 127.5  # 1.5 grey + 0.5
             # keep x + (1 - keep) max(x, 1.5 grey + 0.5) + flakes
-            scene = torch.maximum(x[:, i], white).mul_(1 - keep).add_(x[:, i], alpha=keep)
-            _store(scene.to(layers.dtype).add_(layers[piece]), result[piece, i])
+            scene = torch.maximum(x, white).mul_(1 - keep).add_(x, alpha=keep)
+            store_bytes(scene.to(flakes.dtype).add_(flakes[strip]), out[:, strip])
     return result
 
 
-def _snow_layers(size: tuple[int, int], parameters: list[float], setting: Setting) -> Tensor:
-    """Streaks of snow [B, H, W], whole levels 0 .. 255."""
+def _snow_layers(size: tuple[int, int], parameters: list[float], setting: Setting) -> Iterator[Tensor]:
+    """For each picture in turn streaks of snow [H, W], whole levels 0 .. 255."""
     mean, sd, zoom, threshold, radius, sigma = parameters
     H, W = size
     is_arbitrary = setting.family == "arbitrary"
-    flakes = _enlarged_normal(setting.draws, mean, sd, size, zoom)
-    if not is_arbitrary:
-        top, left = ((n - kept) // 2 for n, kept in zip(flakes.shape[-2:], size, strict=True))
-        flakes = flakes[:, top : top + H, left : left + W]
-    flakes = F.threshold(flakes, threshold, 0).clamp_(max=1)
+    fields = _centres(setting.draws, mean, sd, size, zoom)
     angles = setting.draws.uniform(-135, -45, ()).tolist()
-    if is_arbitrary:
-        return streak(flakes, int(radius), sigma, angles)[:, :H, :W].mul(255).round_()
-    layers = streak(flakes.mul_(255).floor_(), int(radius), sigma, angles)
-    return layers.mul_(257).add_(0.5).floor_().div_(257).floor_()  # by way of 16 bits, as published
+    for field, angle in zip(fields, angles, strict=True):
+        flakes = _enlarged(field, zoom)
+        if not is_arbitrary:
+            top, left = ((n - kept) // 2 for n, kept in zip(flakes.shape[-2:], size, strict=True))
+            flakes = flakes[:, top : top + H, left : left + W]
+        flakes = F.threshold(flakes, threshold, 0).clamp_(max=1)
+        if is_arbitrary:
+            yield streak(flakes, int(radius), sigma, [angle])[0, :H, :W].mul(255).round_()
+        else:
+            layer = streak(flakes.mul_(255).floor_(), int(radius), sigma, [angle])[0]
+            yield layer.mul_(257).add_(0.5).floor_().div_(257).floor_()  # by way of 16 bits, as published
 
 
-def _enlarged_normal(draws: Draws, mean: float, sd: float, size: tuple[int, int], zoom: float) -> Tensor:
-    """The centre of a normal field, enlarged `zoom` times, corners aligned; at least as large as `size`.
-
-    The rest of the field is never seen, and so drawn only where the published stream is repeated.
-    """
-    if zoom == 1:
-        return draws.normal(mean, sd, size)
+def _centres(draws: Draws, mean: float, sd: float, size: tuple[int, int], zoom: float) -> Tensor:
+    """What will be seen of a normal field [B, *size] after enlarging it; the rest is drawn only in the published stream."""
     h, w = (math.ceil(n / zoom) for n in size)
-    if draws.dtype == torch.float64:
-        top, left = (size[0] - h) // 2, (size[1] - w) // 2
-        centre = draws.normal(mean, sd, size)[:, top : top + h, left : left + w]
-    else:
-        centre = draws.normal(mean, sd, (h, w))
-    enlarged = (round(h * zoom), round(w * zoom))
-    return F.interpolate(centre[:, None], size=enlarged, mode="bilinear", align_corners=True)[:, 0]
+    if draws.dtype != torch.float64:
+        return draws.normal(mean, sd, (h, w))
+    top, left = (size[0] - h) // 2, (size[1] - w) // 2
+    return draws.normal(mean, sd, size)[:, top : top + h, left : left + w]
+
+
+def _enlarged(field: Tensor, zoom: float) -> Tensor:
+    """[h, w] -> [1, h * zoom, w * zoom], bilinear, corners aligned."""
+    if zoom == 1:
+        return field[None]
+    size = tuple(round(n * zoom) for n in field.shape)
+    return F.interpolate(field[None, None], size=size, mode="bilinear", align_corners=True)[0]
 
 
 def frost(images: Tensor, parameters: tuple[float, float], setting: Setting) -> Tensor:
@@ -99,10 +99,12 @@ def frost(images: Tensor, parameters: tuple[float, float], setting: Setting) -> 
     textures = frost_textures(setting.frost_folder)
     chosen = [textures[i] for i in draws.integers(0, len(textures), ()).tolist()]
     crops = _random_crops([texture.fitted((H, W), setting.family) for texture in chosen], (H, W), draws)
-    result = torch.empty(images.shape, dtype=torch.uint8, device=images.device)
+    result = empty_bytes(images)
     for picture, crop, out in zip(images, crops, result, strict=True):
-        layer = crop.to(images.device, draws.dtype).mul_(ice)
-        _store(picture.to(draws.dtype).mul_(scene).add_(layer), out)
+        crop = crop.to(images.device)
+        for strip in strips(H, 3 * W):
+            layer = crop[:, strip].to(draws.dtype).mul_(ice)
+            store_bytes(picture[:, strip].to(draws.dtype).mul_(scene).add_(layer), out[:, strip])
     return result
 
 
@@ -124,24 +126,12 @@ def fog(images: Tensor, parameters: tuple[float, float], setting: Setting) -> Te
     """
     amount, decay = parameters
     H, W = images.shape[-2:]
-    clouds = plasma(1 << (max(H, W) - 1).bit_length(), decay, setting.draws)[:, None, :H, :W]
-    brightest = images.amax((1, 2, 3), keepdim=True).to(clouds.dtype)
-    result = torch.empty(images.shape, dtype=torch.uint8, device=images.device)
-    for piece in _pieces(images):
-        # (x + amount P) max / (max + amount)
-        contrast = brightest[piece] / (brightest[piece] + 255 * amount)
-        x = images[piece].to(clouds.dtype).add_(clouds[piece], alpha=255 * amount).mul_(contrast)
-        _store(x, result[piece])
+    side = 1 << (max(H, W) - 1).bit_length()
+    brightest = images.amax((1, 2, 3)).tolist()
+    result = empty_bytes(images)
+    for picture, white, clouds, out in zip(images, brightest, plasma(side, decay, setting.draws, rows=H), result, strict=True):
+        contrast = white / (white + 255 * amount)
+        layer = clouds.mul_(255 * amount * contrast)[:, :W]
+        for strip in strips(H, 3 * W):  # (x + amount P) max / (max + amount)
+            store_bytes(picture[:, strip].to(clouds.dtype).mul_(contrast).add_(layer[strip]), out[:, strip])
     return result
-
-
-def _pieces(images: Tensor) -> Iterator[slice]:
-    """The batch in parts of a few pictures, on CPUs."""
-    H, W = images.shape[-2:]
-    count = max(1, PIECE // (H * W)) if images.device.type == "cpu" else len(images)
-    return (slice(i, i + count) for i in range(0, len(images), count))
-
-
-def _store(values: Tensor, out: Tensor) -> None:
-    """Cut to 0 .. 255 and truncate; by way of 16 bits, which CPUs convert three times as fast. Overwrites `values`."""
-    out.copy_(values.clamp_(0, 255).to(torch.int16))

@@ -24,7 +24,8 @@ from robustvit.data.scenes import Scenes
 def save_pictures(folder: Path, count: int) -> None:
     """Class folders of JPEG files, 320 x 320."""
     scenes = Scenes("test", count, (320, 320))
-    for i, (pixels, label) in enumerate(scenes):
+    for i in range(count):
+        pixels, label = scenes[i]
         place = folder / scenes.classes[label]
         place.mkdir(exist_ok=True)
         Image.fromarray(pixels.permute(1, 2, 0).numpy()).save(place / f"{i}.jpg", quality=90)
@@ -66,8 +67,7 @@ def main() -> None:
 
 def forward_passes(model: torch.nn.Module, images: int, batch_size: int) -> float:
     """Seconds for the network alone on that many images."""
-    H, W = model.pretrained_cfg["input_size"][1:]  # type: ignore[index,union-attr]
-    batch = torch.randn(batch_size, 3, H, W)
+    batch = torch.randn(batch_size, *model.pretrained_cfg["input_size"])  # type: ignore[index,misc]
     start = time.perf_counter()
     with torch.inference_mode():
         for first in range(0, images, batch_size):

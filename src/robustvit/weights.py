@@ -7,6 +7,7 @@ tolerated; any other object is refused before it is built.
 from __future__ import annotations
 
 import argparse
+import json
 import pickle
 import struct
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["CheckpointError", "read_weights", "unwrap_weights"]
+__all__ = ["CheckpointError", "read_weights", "stored_architecture", "unwrap_weights"]
 
 _WRAPPERS = ("state_dict", "model", "module")
 _EMA_WRAPPERS = ("state_dict_ema", "model_ema")
@@ -38,7 +39,31 @@ def read_weights(path: str | Path, *, use_ema: bool = True) -> dict[str, Tensor]
         FileNotFoundError: there is no such file.
         CheckpointError: it is not a checkpoint, is cut short, or holds objects other than weights; nothing was executed.
     """
+    return unwrap_weights(_read(Path(path)), use_ema=use_ema)
+
+
+def stored_architecture(path: str | Path) -> str | None:
+    """The name of the network whose weights a file has, as training programs note it; None where it does not say.
+
+    timm's and the published checkpoints have it inside (`arch`); safetensors in a `config.json` beside them.
+    """
     path = Path(path)
+    stored = _read(path)
+    if not isinstance(stored, Mapping):
+        return None
+    options = vars(stored["args"]) if isinstance(stored.get("args"), argparse.Namespace) else {}
+    name = stored.get("arch") or stored.get("architecture") or options.get("model")
+    config = path.with_name("config.json")
+    if not isinstance(name, str) and path.suffix == ".safetensors" and config.is_file():
+        try:
+            name = json.loads(config.read_text()).get("architecture")
+        except (ValueError, AttributeError) as error:
+            raise CheckpointError(f"{config} cannot be read: {error}") from error
+    return name if isinstance(name, str) else None
+
+
+def _read(path: Path) -> Any:
+    """What a file holds, with its wrappers."""
     if not path.exists():
         raise FileNotFoundError(f"no weight file at {path}; expected a checkpoint such as model.pth.tar or model.safetensors")
     if not path.is_file():
@@ -48,8 +73,8 @@ def read_weights(path: str | Path, *, use_ema: bool = True) -> dict[str, Tensor]
     if not start:
         raise CheckpointError(f"{path} is empty; the download or copy did not finish")
     if path.suffix == ".safetensors" or start[8:9] == b"{":
-        return unwrap_weights(_read_safetensors(path), use_ema=use_ema)
-    return unwrap_weights(_read_pickle(path), use_ema=use_ema)
+        return _read_safetensors(path)
+    return _read_pickle(path)
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:

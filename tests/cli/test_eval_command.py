@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -18,6 +19,7 @@ import robustvit as rv
 from robustvit.cli import main
 
 SMALL = ["--data", "scenes:6", "--suite", "noise"]
+MIXED = ["--data", "scenes:6", "--suite", "noise", "blur", "imagenet-p"]
 
 
 @pytest.fixture
@@ -37,6 +39,21 @@ def test_a_checkpoint_is_measured_and_the_files_are_written(
     assert stored["models"][0]["name"] == f"rvt_nano={weights}"
     assert len(stored["models"][0]["cells"]) == 16
     assert (tmp_path / "out" / "report.html").stat().st_size > 10_000
+
+
+def test_a_checkpoint_that_names_its_network_needs_no_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    network = rv.create_model("rvt_nano", num_classes=10)
+    stored = {"arch": "rvt_nano", "state_dict": network.state_dict(), "args": argparse.Namespace(model="rvt_nano")}
+    torch.save(stored, tmp_path / "training.pth.tar")
+    save_file(network.state_dict(), tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"architecture": "rvt_nano"}))
+    for file in ("training.pth.tar", "model.safetensors"):
+        out = tmp_path / f"out-{file}"
+        assert main(["eval", str(tmp_path / file), "--data", "scenes:2", "--suite", "clean", "--output", str(out)]) == 0
+        assert rv.Results.load(out).models[0].cells[0].images == 2
+    torch.save(network.state_dict(), tmp_path / "bare.pth")
+    assert main(["eval", str(tmp_path / "bare.pth"), "--data", "scenes:2", "--suite", "clean"]) == 2
+    assert f"give NAME={tmp_path / 'bare.pth'}" in capsys.readouterr().err
 
 
 def test_several_networks_are_compared_in_one_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,7 +79,7 @@ def test_wrong_requests_end_with_code_2_and_a_message(tmp_path: Path, capsys: py
 
 
 def test_two_processes_give_the_result_of_one(weights: Path, tmp_path: Path) -> None:
-    command = ["-m", "robustvit", "eval", f"rvt_nano={weights}", *SMALL, "--batch-size", "2"]
+    command = ["-m", "robustvit", "eval", f"rvt_nano={weights}", *MIXED, "--batch-size", "2"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *command]
     for name, arguments in (("one", command), ("two", launcher)):

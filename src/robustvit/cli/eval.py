@@ -41,8 +41,8 @@ def eval(  # noqa: A001
     """Measure how much of a classifier's accuracy survives noise, blur, weather and compression.
 
     Args:
-        models: NAME (published weights are fetched), NAME=FILE (weights of your own), hf-hub:ID or local-dir:FOLDER; ours,
-            published or timm's names. Several are compared.
+        models: NAME (published weights are fetched), NAME=FILE (weights of your own), FILE (a checkpoint that says which
+            network it is of), hf-hub:ID or local-dir:FOLDER; ours, published or timm's names. Several are compared.
         data: a folder of class folders, a .tar file, a CIFAR folder, wds/... or hfds/..., or scenes (the embedded data set).
         suite: clean, common15, all19, extra4, noise, blur, weather, digital, patches, imagenet-c, imagenet-a, imagenet-r,
             imagenet-p, cifar10-c, cifar100-c.
@@ -107,8 +107,14 @@ def _networks(models: Sequence[str], untrained: bool, options: dict[str, Any], d
 
 def _load(model: str, untrained: bool, options: dict[str, Any]) -> Any:
     from robustvit.models.loading import load_network
+    from robustvit.weights import stored_architecture
 
     name, _, file = model.partition("=")
+    if not file and Path(model).is_file():
+        architecture = stored_architecture(model)
+        if architecture is None:
+            raise ValueError(f"{model} does not say which network it is of; give NAME={model}")
+        name, file = architecture, model
     if file:
         return load_network(name, file, **options)
     return load_network(name, pretrained=not untrained, **options)

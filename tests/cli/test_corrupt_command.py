@@ -83,7 +83,7 @@ def test_under_torchrun_one_summary_is_printed(tmp_path: Path) -> None:
     assert len(copies(tmp_path / "out")) == 6
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
 def test_a_run_that_was_stopped_goes_on(how: signal.Signals, tmp_path: Path) -> None:
     source, out = fill(tmp_path / "set", 40, side=80), tmp_path / "out"
     arguments = [str(source), str(out), "--names", "zoom_blur", "fog", "contrast", "--size", "64"]

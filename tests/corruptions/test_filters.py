@@ -11,7 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from robustvit.corruptions.filters import Border, gaussian_filter, streak, truncated, zoom_clip
+from robustvit.corruptions.filters import Border, add_zoomed, blur_bytes, gaussian_filter, streak
+from robustvit.corruptions.parameters import FAMILIES, parameters
+
+SIGMAS = sorted(
+    {parameters("gaussian_blur", severity, family) for family in FAMILIES for severity in range(1, 6)}
+    | {parameters("glass_blur", severity, family)[0] for family in FAMILIES for severity in range(1, 6)}
+)
+"""Every one that a corruption uses."""
 
 
 def gaussian_by_definition(maps: Tensor, sigma: float, border: Border, truncate: float) -> Tensor:
@@ -49,12 +56,17 @@ def test_gaussian_filter_of_radius_0_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("shape", [(33, 40), (2, 33, 40), (2, 3, 33, 40), (2, 2, 3, 33, 40)])
-def test_filters_take_maps_with_any_leading_axes(shape: tuple[int, ...]) -> None:
+def test_gaussian_filter_takes_maps_with_any_leading_axes(shape: tuple[int, ...]) -> None:
     maps = torch.rand(shape)
     planes = maps.reshape(-1, 33, 40)
-    for run in (lambda m: gaussian_filter(m, 1.5), lambda m: zoom_clip(m, 1.3, centred=True)):
-        expected = torch.stack([run(plane) for plane in planes]).reshape(shape)
-        torch.testing.assert_close(run(maps), expected)
+    expected = torch.stack([gaussian_filter(plane, 1.5) for plane in planes]).reshape(shape)
+    torch.testing.assert_close(gaussian_filter(maps, 1.5), expected)
+
+
+def zoom_clip(picture: Tensor, zoom: float, *, centred: bool) -> Tensor:
+    total = torch.zeros_like(picture)
+    add_zoomed(total, picture, [zoom], centred=centred)
+    return total
 
 
 @settings(max_examples=30, deadline=None)
@@ -70,12 +82,12 @@ def test_zoom_is_bilinear_interpolation_between_corners(H: int, W: int, zoom: fl
     crop = maps[..., first[0] : first[0] + kept[0], first[1] : first[1] + kept[1]]
     enlarged = torch.nn.functional.interpolate(crop, size, mode="bilinear", align_corners=True)
     expected = enlarged[..., start[0] : start[0] + H, start[1] : start[1] + W]
-    torch.testing.assert_close(zoom_clip(maps, zoom, centred=centred), expected)
+    torch.testing.assert_close(zoom_clip(maps[0], zoom, centred=centred), expected[0])
 
 
 def test_zoom_1_changes_nothing() -> None:
-    maps = torch.rand(2, 3, 40, 50)
-    assert torch.equal(zoom_clip(maps, 1.0, centred=False), maps)
+    picture = torch.rand(3, 40, 50)
+    assert torch.equal(zoom_clip(picture, 1.0, centred=False), picture)
 
 
 @settings(max_examples=20, deadline=None)
@@ -110,8 +122,22 @@ def test_streak_takes_an_angle_for_each_picture() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("sigma", [0.5, 1.0, 1.5, 3.0, 6.0])
-def test_flat_areas_keep_their_level_when_blurred_and_truncated(sigma: float, dtype: torch.dtype) -> None:
-    levels = torch.arange(256, dtype=dtype).view(-1, 1, 1, 1).expand(-1, 1, 64, 64)
-    blurred = truncated(gaussian_filter(levels, sigma))
-    assert torch.equal(blurred, levels.to(torch.uint8))
+@pytest.mark.parametrize("sigma", SIGMAS)
+def test_flat_areas_keep_their_level_when_blurred(sigma: float, dtype: torch.dtype) -> None:
+    levels = torch.arange(256, dtype=torch.uint8).view(-1, 1, 1).expand(-1, 64, 64)
+    blurred = torch.empty_like(levels, memory_format=torch.contiguous_format)
+    blur_bytes(levels, sigma, dtype, blurred)
+    assert torch.equal(blurred, levels)
+
+
+@pytest.mark.parametrize("size", [(33, 40), (150, 1100)])
+@pytest.mark.parametrize("sigma", [0.1, 0.7, 1.0, 1.5, 2.0, 6.0])
+def test_blurred_bytes_are_the_truncated_weighted_means(sigma: float, size: tuple[int, int]) -> None:
+    picture = torch.randint(0, 256, (3, *size), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    expected = gaussian_by_definition(picture.double(), sigma, "replicate", 4.0).add(1e-9).to(torch.uint8)
+    for dtype, share in ((torch.float64, 0.0), (torch.float32, 1e-4)):
+        blurred = torch.empty_like(picture)
+        blur_bytes(picture, sigma, dtype, blurred)
+        apart = (blurred.int() - expected.int()).abs()
+        assert apart.max() <= 1
+        assert (apart > 0).double().mean() <= share

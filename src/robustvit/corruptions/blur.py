@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robustvit.corruptions.filters import NUDGE, add_zoomed, gaussian_filter, streak, truncated
+from robustvit.corruptions.filters import NUDGE, add_zoomed, blur_bytes, streak, symmetric_filter
 from robustvit.corruptions.glass import glass_blur
 from robustvit.corruptions.parameters import Family
-from robustvit.corruptions.pixels import Setting, empty_bytes, to_unit
+from robustvit.corruptions.pixels import Setting, empty_bytes, store_bytes, to_unit
 
 __all__ = ["defocus_blur", "gaussian_blur", "glass_blur", "motion_blur", "motion_blur_at", "zoom_blur"]
 
@@ -29,8 +29,8 @@ TILE = 280
 def gaussian_blur(images: Tensor, sigma: float, setting: Setting) -> Tensor:
     """Gaussian of standard deviation `sigma` pixels."""
     result = empty_bytes(images)
-    for out, picture in zip(result.split(1), images.split(1), strict=True):
-        out.copy_(truncated(gaussian_filter(picture.to(setting.draws.dtype), sigma)))
+    for out, picture in zip(result, images, strict=True):
+        blur_bytes(picture, sigma, setting.draws.dtype, out)
     return result
 
 
@@ -54,10 +54,12 @@ def motion_blur_at(
     """
     result = empty_bytes(images)
     for out, picture, angle in zip(result.split(1), images.split(1), angles, strict=True):
-        c = streak(picture.to(dtype), radius, sigma, [angle])
+        # Level streaks follow rows, where pictures are flat most often: sums are whole, and their last bits decide.
+        is_level = abs(math.sin(math.radians(angle))) * 2 * radius <= 0.5
+        c = streak(picture.to(torch.float64 if is_level else dtype), radius, sigma, [angle])
         if family != "arbitrary":
             c = c.mul_(257).add_(0.5).floor_().div_(257).add_(1e-5)  # floor(floor(257 c + 0.5) / 257)
-        out.copy_(truncated(c, nudge=0 if dtype == torch.float64 else None))
+        store_bytes(c if c.dtype == torch.float64 else c.add_(NUDGE[dtype]), out)
     return result
 
 
@@ -74,7 +76,7 @@ def defocus_blur(images: Tensor, parameters: tuple[float, float], setting: Setti
     correlate = _sum_boxes if disk.pixels * 255 < 2**15 else _multiply_spectra
     result = empty_bytes(images)
     for out, picture in zip(result, images, strict=True):
-        out.copy_(truncated(correlate(picture, disk, dtype), nudge=nudge))
+        store_bytes(correlate(picture, disk, dtype).add_(nudge), out)
     return result
 
 
@@ -129,19 +131,8 @@ def _sum_boxes(picture: Tensor, disk: Disk, dtype: torch.dtype) -> Tensor:
             box += padded[..., reach + w : reach + w + W]
         for y in disk.rows.get(w, ()):
             total += box[:, reach + y : reach + y + H]
-    smoothed = _smoothed(_smoothed(total.to(dtype), -2, disk.taps), -1, disk.taps)
+    smoothed = symmetric_filter(symmetric_filter(total.to(dtype), -2, disk.taps), -1, disk.taps)
     return smoothed.mul_(float(np.float32(1) / np.float32(disk.pixels)))
-
-
-def _smoothed(values: Tensor, axis: int, taps: list[float]) -> Tensor:
-    """Symmetric filter along the axis; shorter by len(taps) - 1 than `values`."""
-    m = len(taps) // 2
-    n = values.shape[axis] - 2 * m
-    result = values.narrow(axis, m, n) * taps[m]
-    for a in range(1, m + 1):
-        for side in (a, -a):
-            result.add_(values.narrow(axis, m + side, n), alpha=taps[m + a])
-    return result
 
 
 def _multiply_spectra(picture: Tensor, disk: Disk, dtype: torch.dtype) -> Tensor:
@@ -202,5 +193,5 @@ def zoom_blur(images: Tensor, zooms: Sequence[float], setting: Setting) -> Tenso
         total = 2 * x  # itself and enlarged once
         add_zoomed(total, x, zooms[1:], centred=setting.family != "arbitrary")
         mean = total.div_(len(zooms) + 1)  # (x + sum over z of zoomclip(x, z)) / (len(Z) + 1)
-        out.copy_(truncated(mean.clamp_(0, 1).mul_(255), nudge=0))
+        store_bytes(mean.mul_(255), out)
     return result

@@ -16,13 +16,21 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["NUDGE", "Border", "add_zoomed", "gaussian_filter", "streak", "truncated", "zoom_clip"]
+from robustvit.corruptions.pixels import store_bytes, strips
+
+__all__ = ["NUDGE", "Border", "add_zoomed", "blur_bytes", "gaussian_filter", "streak", "symmetric_filter"]
 
 Border = Literal["replicate", "mirror"]
 """What lies outside: the edge again and again (a a | a b c), or the picture mirrored with its edge (b a | a b c)."""
 
-NUDGE = {torch.float32: 1.3e-4, torch.float64: 1e-9}
+NUDGE = {torch.float32: 6e-5, torch.float64: 1e-9}
 """Grey levels added before truncating: just more than the rounding errors, so that flat areas keep their level."""
+
+MIDDLE = 128.0
+CACHED = 2**18
+"""Values of a strip: few enough for the cache, many enough to be worth a call."""
+FEW_TAPS = 6
+"""Radius up to which shifted pictures are added one by one; from then on, products of matrices are faster."""
 
 Band = tuple[slice, slice, Tensor]
 """Outputs, the inputs that they depend on, and the weights [outputs, inputs]."""
@@ -55,6 +63,48 @@ def gaussian_filter(
     return result
 
 
+def blur_bytes(picture: Tensor, sigma: float, dtype: torch.dtype, out: Tensor) -> None:
+    """Gaussian of one picture, uint8 [C, H, W] -> uint8 `out`, the edge replicated, truncated.
+
+    Levels are counted from the middle of their range, which halves the rounding errors; flat areas keep their level.
+    """
+    H, W = picture.shape[-2:]
+    radius = int(4 * sigma + 0.5)
+    if radius > FEW_TAPS:
+        store_bytes(gaussian_filter(picture[None].to(dtype).sub_(MIDDLE), sigma)[0].add_(MIDDLE + NUDGE[dtype]), out)
+        return
+    taps = _gaussian_taps(radius, sigma).tolist()
+    for strip in strips(H, len(picture) * W, CACHED):
+        values = _replicated(picture, strip, radius, dtype).sub_(MIDDLE)
+        blurred = symmetric_filter(symmetric_filter(values, -2, taps), -1, taps)
+        store_bytes(blurred.add_(MIDDLE + NUDGE[dtype]), out[:, strip])
+
+
+def symmetric_filter(values: Tensor, axis: int, taps: Sequence[float]) -> Tensor:
+    """Along the axis; shorter by len(taps) - 1 than `values`."""
+    m = len(taps) // 2
+    n = values.shape[axis] - 2 * m
+    result = values.narrow(axis, m, n) * taps[m]
+    for a in range(1, m + 1):
+        for side in (a, -a):
+            result.add_(values.narrow(axis, m + side, n), alpha=taps[m + a])
+    return result
+
+
+def _replicated(picture: Tensor, strip: slice, margin: int, dtype: torch.dtype) -> Tensor:
+    """The rows of a strip [C, h, W] and a margin around them, in which the edge of the picture is repeated."""
+    C, H, W = picture.shape
+    padded = torch.empty(C, strip.stop - strip.start + 2 * margin, W + 2 * margin, dtype=dtype, device=picture.device)
+    top, bottom = max(margin - strip.start, 0), max(strip.stop + margin - H, 0)  # rows outside the picture
+    end = padded.shape[1] - bottom
+    inside = padded[:, top:end]
+    inside[..., margin : margin + W] = picture[:, strip.start - margin + top : strip.stop + margin - bottom]
+    inside[..., :margin] = inside[..., margin : margin + 1]
+    inside[..., margin + W :] = inside[..., margin + W - 1 : margin + W]
+    padded[:, :top], padded[:, end:] = padded[:, top : top + 1], padded[:, end - 1 : end]
+    return padded
+
+
 @lru_cache(maxsize=64)
 def _gaussian_bands(
     n: int, sigma: float, border: Border, truncate: float, dtype: torch.dtype, device: torch.device
@@ -67,13 +117,17 @@ def _gaussian_bands(
     return _bands(matrix, starts, ends, 32 if radius <= 12 else 48, device)  # the fastest as measured
 
 
+def _gaussian_taps(radius: int, sigma: float) -> Tensor:
+    offsets = torch.arange(-radius, radius + 1, dtype=torch.float64)
+    taps = torch.exp(-(offsets**2) / (2 * sigma**2)) if radius else torch.ones(1, dtype=torch.float64)
+    return taps / taps.sum()
+
+
 def _gaussian_matrix(n: int, radius: int, sigma: float, border: Border) -> Tensor:
     """float64 [n, n]: row i has the weights of the inputs of output i, borders folded in."""
     if radius == 0:
         return torch.eye(n, dtype=torch.float64)
-    offsets = torch.arange(-radius, radius + 1, dtype=torch.float64)
-    taps = torch.exp(-(offsets**2) / (2 * sigma**2))
-    taps /= taps.sum()
+    taps = _gaussian_taps(radius, sigma)
     source = torch.arange(n)[:, None] + torch.arange(-radius, radius + 1)  # n taps
     if border == "replicate":
         source = source.clamp(0, n - 1)
@@ -83,25 +137,17 @@ def _gaussian_matrix(n: int, radius: int, sigma: float, border: Border) -> Tenso
     return torch.zeros(n, n, dtype=torch.float64).scatter_add_(1, source, taps.expand(n, -1))
 
 
-def zoom_clip(maps: Tensor, zoom: float, *, centred: bool) -> Tensor:
-    """The centre of the maps, enlarged `zoom` times to their size, by corner-aligned bilinear interpolation.
+def add_zoomed(total: Tensor, picture: Tensor, zooms: Sequence[float], *, centred: bool) -> None:
+    """Add to `total` the centre of the picture, enlarged `zoom` times to its size by corner-aligned bilinear interpolation.
 
     Args:
-        maps: [..., H, W].
-        zoom: at least 1.
+        total, picture: [C, H, W], contiguous.
+        zooms: each at least 1.
         centred: after enlarging, keep the centre (fixed sizes) or the top left (arbitrary sizes).
     """
-    result = torch.zeros(maps.shape, dtype=maps.dtype, device=maps.device)
-    for out, picture in zip(_pictures(result), _pictures(maps), strict=True):
-        add_zoomed(out, picture, [zoom], centred=centred)
-    return result
-
-
-def add_zoomed(total: Tensor, picture: Tensor, zooms: Sequence[float], *, centred: bool) -> None:
-    """total += the sum of zoom_clip(picture, zoom) over the zooms. Both are [C, H, W] and contiguous."""
     H, W = picture.shape[-2:]
     kind = (centred, picture.dtype, picture.device)
-    for strip in _strips(picture):
+    for strip in strips(H, len(picture) * W, CACHED):
         kept = total[:, strip].contiguous()  # the strip itself if it is all
         flat = kept.view(-1, W)
         for zoom in zooms:
@@ -110,13 +156,6 @@ def add_zoomed(total: Tensor, picture: Tensor, zooms: Sequence[float], *, centre
             for outputs, inputs, weights in _zoom_bands(W, zoom, *kind):
                 flat[:, outputs].addmm_(enlarged[:, inputs], weights.T)
         total[:, strip] = kept
-
-
-def _strips(picture: Tensor, values: int = 2**18) -> list[slice]:
-    """Rows to work on at a time, so that as many values stay in the cache; all of them for small pictures."""
-    C, H, W = picture.shape
-    height = max(values // (C * W), 1)
-    return [slice(start, min(start + height, H)) for start in range(0, H, height)]
 
 
 @lru_cache(maxsize=256)
@@ -220,7 +259,7 @@ def _add_shifted(out: Tensor, picture: Tensor, taps: list[Tap]) -> None:
     up, left = -min(down), -min(right)
     padded = F.pad(picture.reshape(1, -1, H, W), (left, max(right), up, max(down)), mode="replicate")[0]
     flat = out.view(-1, H, W)
-    for strip in _strips(flat):
+    for strip in strips(H, len(flat) * W, CACHED):
         rows = flat[:, strip]
         for weight, dy, dx in taps:
             shifted = padded[:, up + dy + strip.start : up + dy + strip.stop, left + dx : left + dx + W]
@@ -228,9 +267,3 @@ def _add_shifted(out: Tensor, picture: Tensor, taps: list[Tap]) -> None:
                 rows += weight * shifted  # rounded twice, as published: no fused multiply-add
             else:
                 rows.add_(shifted, alpha=weight)
-
-
-def truncated(values: Tensor, *, nudge: float | None = None) -> Tensor:
-    """Filtered grey levels of floating point -> uint8. Overwrites `values`."""
-    values = values.add_(NUDGE[values.dtype] if nudge is None else nudge).clamp_(0, 255)
-    return values.to(torch.int16).to(torch.uint8)  # in two steps: the direct way is slower

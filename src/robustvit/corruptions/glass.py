@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robustvit.corruptions.filters import gaussian_filter, truncated
+from robustvit.corruptions.filters import blur_bytes
 from robustvit.corruptions.pixels import Setting, empty_bytes
 
 __all__ = ["glass_blur", "source_map"]
@@ -25,12 +25,12 @@ def glass_blur(images: Tensor, parameters: tuple[float, int, int], setting: Sett
     H, W = images.shape[-2:]
     dtype = setting.draws.dtype
     result = empty_bytes(images)
-    for out, picture, steps in zip(result.split(1), images.split(1), _steps(setting, reach, passes, H, W), strict=True):
-        q = truncated(gaussian_filter(picture.to(dtype), sigma))
+    q = torch.empty(3, H, W, dtype=torch.uint8, device=images.device)
+    for out, picture, steps in zip(result, images, _steps(setting, reach, passes, H, W), strict=True):
+        blur_bytes(picture, sigma, dtype, q)
         sources = source_map(steps, reach, H, W)
         moved = np.take(q.view(3, -1).cpu().numpy(), sources, axis=1)
-        moved_there = torch.from_numpy(moved).view(1, 3, H, W).to(images.device)
-        out.copy_(truncated(gaussian_filter(moved_there.to(dtype), sigma)))
+        blur_bytes(torch.from_numpy(moved).view(3, H, W).to(images.device), sigma, dtype, out)
     return result
 
 

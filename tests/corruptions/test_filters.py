@@ -135,9 +135,9 @@ def test_flat_areas_keep_their_level_when_blurred(sigma: float, dtype: torch.dty
 def test_blurred_bytes_are_the_truncated_weighted_means(sigma: float, size: tuple[int, int]) -> None:
     picture = torch.randint(0, 256, (3, *size), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     expected = gaussian_by_definition(picture.double(), sigma, "replicate", 4.0).add(1e-9).to(torch.uint8)
-    for dtype, share in ((torch.float64, 0.0), (torch.float32, 1e-4)):
+    for dtype, most in ((torch.float64, 0), (torch.float32, max(1, picture.numel() // 10_000))):
         blurred = torch.empty_like(picture)
         blur_bytes(picture, sigma, dtype, blurred)
         apart = (blurred.int() - expected.int()).abs()
         assert apart.max() <= 1
-        assert (apart > 0).double().mean() <= share
+        assert (apart > 0).sum() <= most

@@ -105,6 +105,11 @@ def test_processes_and_machines_write_the_same_files_as_one(source: Path, tmp_pa
     assert one == two
 
 
+def test_there_may_be_more_processes_than_pictures(source: Path, tmp_path: Path) -> None:
+    done = corrupt_tree(source, tmp_path / "out", COPYING, workers=2, rank=4, world=5)
+    assert (done.written, done.present, done.skipped) == (0, 0, ())
+
+
 def test_a_second_run_does_only_what_is_missing(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     corrupt_tree(source, out, COPYING, workers=1)

@@ -70,7 +70,8 @@ class ClassFolderReader:
     """(file, label) of each picture; the interface of timm's readers.
 
     Attributes:
-        samples: (path, label), in timm's order.
+        names: CLASS/PICTURE, in timm's order.
+        targets: their labels.
         class_to_idx: number of each class that has pictures.
     """
 
@@ -78,18 +79,17 @@ class ClassFolderReader:
         self.root = root
         found = _scan(root)
         self.class_to_idx = {name: i for i, name in enumerate(sorted(found, key=natural_key))}
-        samples = [(str(root / c / picture), self.class_to_idx[c]) for c, pictures in found.items() for picture in pictures]
-        self.samples = sorted(samples, key=lambda sample: natural_key(sample[0]))
+        self.names = sorted((f"{c}/{picture}" for c, pictures in found.items() for picture in pictures), key=natural_key)
+        self.targets = [self.class_to_idx[name.partition("/")[0]] for name in self.names]
 
     def __len__(self) -> int:
-        return len(self.samples)
+        return len(self.names)
 
     def __getitem__(self, i: int) -> tuple[BinaryIO, int]:
-        path, label = self.samples[i]
-        return Path(path).open("rb"), label
+        return (self.root / self.names[i]).open("rb"), self.targets[i]
 
     def filename(self, i: int) -> str:
-        return str(Path(self.samples[i][0]).relative_to(self.root))
+        return self.names[i]
 
 
 def _visible(folder: Path | str) -> list[os.DirEntry[str]]:

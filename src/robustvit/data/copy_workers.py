@@ -10,7 +10,7 @@ import signal
 import socket
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -58,8 +58,11 @@ Copied = tuple[list[tuple[str, str]], tuple[str, str] | None]
 """(path, checksum) of what was written; (picture, reason) if it is unreadable."""
 
 
-def results(jobs: Iterator[Job], workers: int) -> Iterator[tuple[int, Copied]]:
-    """(files there before, what was done) of the jobs, in order; only a few are handed out ahead, however many there are."""
+def results(jobs: Iterator[Job], workers: int) -> Generator[tuple[int, Copied], None, None]:
+    """(files there before, what was done) of the jobs, in order; only a few are handed out ahead, however many there are.
+
+    Close it to end the processes early.
+    """
     if workers == 1:
         yield from ((job.present, _copy(job)) for job in jobs)
         return

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -71,9 +72,9 @@ def corrupt_tree(
     skipped: list[tuple[str, str]] = []
     try:
         unfinished.mkdir()
-        with listing(destination / f"checksums-{share}.sha256") as append:
-            count = min(workers or os.cpu_count() or 1, len(mine))
-            for done, (there, (lines, problem)) in enumerate(results(jobs, count), start=1):
+        count = max(1, min(workers or os.cpu_count() or 1, len(mine)))
+        with listing(destination / f"checksums-{share}.sha256") as append, closing(results(jobs, count)) as copied:
+            for done, (there, (lines, problem)) in enumerate(copied, start=1):
                 append(lines)
                 written, present = written + len(lines), present + there
                 if problem:
@@ -82,7 +83,9 @@ def corrupt_tree(
                     report("corrupting", done, len(mine))
         record_skipped(destination / f"skipped-{share}.txt", skipped)
     except OSError as error:
-        raise explained(error, destination) if is_full(error) else error from error
+        if is_full(error):
+            raise explained(error, destination) from error
+        raise
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     return TreeSummary(written, present, tuple(skipped), tuple(notes))

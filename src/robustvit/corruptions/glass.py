@@ -15,6 +15,7 @@ from torch import Tensor
 
 from robustvit.corruptions.filters import blur_bytes
 from robustvit.corruptions.pixels import Setting, empty_bytes
+from robustvit.corruptions.randomness import LegacyDraws
 
 __all__ = ["glass_blur", "source_map"]
 
@@ -40,7 +41,7 @@ def _steps(setting: Setting, reach: int, passes: int, H: int, W: int) -> Iterato
     Columns and rows move by -reach .. reach - 1 each: one way less far than the other, as published.
     """
     visits = (H - 2 * reach) * (W - 2 * reach)
-    if setting.draws.dtype == torch.float64:
+    if isinstance(setting.draws, LegacyDraws):
         moves = setting.draws.integers(-reach, reach, (passes * visits, 2)).cpu().numpy()  # columns first
         yield from (moves[..., 1] * W + moves[..., 0]).astype(np.int32).reshape(-1, passes, visits)
         return

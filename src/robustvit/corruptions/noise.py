@@ -15,46 +15,46 @@ import torch
 from torch import Tensor
 
 from robustvit.corruptions.pixels import Setting, empty_bytes, store_bytes, strips, to_unit
+from robustvit.corruptions.randomness import WORDS, KeyedDraws, LegacyDraws, standard_normals
 
 __all__ = ["gaussian_noise", "impulse_noise", "shot_noise", "speckle_noise"]
 
-WORDS = 2**16
 CHUNK = 2**17
 """Values worked on at a time, so that what lies between two operations stays in the cache."""
 
 
 def gaussian_noise(images: Tensor, sd: float, setting: Setting) -> Tensor:
     """x + sd * n with a standard normal n for every value."""
-    if setting.draws.dtype == torch.float64:
+    if isinstance(setting.draws, LegacyDraws):
         x = to_unit(images, torch.float64)
         return _stored((x + setting.draws.normal(0, sd, tuple(x.shape[1:]))).clamp_(0, 1).mul_(255))
     # floor(x + 255 sd n) = x + floor(255 sd n): x is whole
-    noise = (_normals() * (255 * sd)).floor_().clamp_(-255, 255).short()
+    noise = (standard_normals() * (255 * sd)).floor_().clamp_(-255, 255).short()
 
     def spoil(x: Tensor, words: np.ndarray, out: Tensor) -> None:
         values = noise.index_select(0, torch.from_numpy(words.astype(np.int32)))
         out.copy_(values.add_(x.short()).clamp_(0, 255))
 
-    return _value_by_value(images, setting, spoil)
+    return _value_by_value(images, setting.draws, spoil)
 
 
 def speckle_noise(images: Tensor, sd: float, setting: Setting) -> Tensor:
     """x + x * sd * n with a standard normal n for every value."""
-    if setting.draws.dtype == torch.float64:
+    if isinstance(setting.draws, LegacyDraws):
         x = to_unit(images, torch.float64)
         return _stored((x + x * setting.draws.normal(0, sd, tuple(x.shape[1:]))).clamp_(0, 1).mul_(255))
-    factors = _normals() * sd + 1
+    factors = standard_normals() * sd + 1
 
     def spoil(x: Tensor, words: np.ndarray, out: Tensor) -> None:
         values = factors.index_select(0, torch.from_numpy(words.astype(np.int32)))
         store_bytes(values.mul_(x.float()), out)
 
-    return _value_by_value(images, setting, spoil)
+    return _value_by_value(images, setting.draws, spoil)
 
 
 def shot_noise(images: Tensor, photons: float, setting: Setting) -> Tensor:
     """Poisson(x * photons) / photons: the fewer photons make up white, the noisier."""
-    if setting.draws.dtype == torch.float64:
+    if isinstance(setting.draws, LegacyDraws):
         counts = setting.draws.poisson(to_unit(images, torch.float64) * photons)
         return _stored((counts / photons).clamp_(0, 1).mul_(255))
     table, bits = _shot_aliases(photons)
@@ -65,12 +65,12 @@ def shot_noise(images: Tensor, photons: float, setting: Setting) -> Tensor:
         is_alias = (words & (WORDS // 2**bits - 1)) >= (entry >> 16).astype(np.uint16)
         out.numpy()[:] = entry >> (is_alias.view(np.uint8) << 3)  # own outcome in byte 0, its alias in byte 1
 
-    return _value_by_value(images, setting, spoil)
+    return _value_by_value(images, setting.draws, spoil)
 
 
 def impulse_noise(images: Tensor, share: float, setting: Setting) -> Tensor:
     """Each value, not each pixel, is replaced with probability `share`: by 255 or 0, equally likely."""
-    if setting.draws.dtype == torch.float64:
+    if isinstance(setting.draws, LegacyDraws):
         replaced, white = (setting.draws.uniform(0, 1, tuple(images.shape[1:])) for _ in range(2))
         return torch.where(replaced <= share, torch.where(white <= 0.5, 255, 0), images).to(torch.uint8)
     salt, pepper = (np.uint16(round(WORDS * share * part)) for part in (0.5, 1))
@@ -80,14 +80,14 @@ def impulse_noise(images: Tensor, share: float, setting: Setting) -> Tensor:
         np.bitwise_and(x.numpy(), is_replaced - 1, out=out.numpy())  # 0 - 1 has all bits set
         np.bitwise_or(out.numpy(), 0 - is_salt, out=out.numpy())
 
-    return _value_by_value(images, setting, spoil)
+    return _value_by_value(images, setting.draws, spoil)
 
 
-def _value_by_value(images: Tensor, setting: Setting, spoil: Callable[[Tensor, np.ndarray, Tensor], None]) -> Tensor:
+def _value_by_value(images: Tensor, draws: KeyedDraws, spoil: Callable[[Tensor, np.ndarray, Tensor], None]) -> Tensor:
     """`spoil` the values of each picture, given as many 16-bit words, into new memory."""
     result = empty_bytes(images.cpu())
     pictures = images.cpu().flatten(1)
-    for out, picture, words in zip(result.flatten(1), pictures, setting.draws.words(pictures.shape[1]), strict=True):
+    for out, picture, words in zip(result.flatten(1), pictures, draws.words(pictures.shape[1]), strict=True):
         for part in strips(len(words), 1, CHUNK):
             spoil(picture[part], words[part], out[part])
     return result.to(images.device)
@@ -97,15 +97,6 @@ def _stored(levels: Tensor) -> Tensor:
     result = empty_bytes(levels)
     store_bytes(levels, result)
     return result
-
-
-@lru_cache(maxsize=1)
-def _normals() -> Tensor:
-    """float32 [65536]: the means of the standard normal over as many equally likely intervals, scaled to variance 1."""
-    ends = torch.special.ndtri(torch.arange(1, WORDS, dtype=torch.float64) / WORDS).numpy()
-    density = np.concatenate([[0.0], np.exp(-(ends**2) / 2) / np.sqrt(2 * np.pi), [0.0]])
-    means = (density[:-1] - density[1:]) * WORDS  # E[n | a < n < b] = (phi(a) - phi(b)) / P(a < n < b)
-    return torch.from_numpy((means / means.std()).astype(np.float32))
 
 
 @lru_cache(maxsize=16)

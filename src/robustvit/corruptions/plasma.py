@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robustvit.corruptions.randomness import Draws
+from robustvit.corruptions.randomness import Draws, LegacyDraws
 
 __all__ = ["plasma"]
 
@@ -43,7 +43,7 @@ def plasma(side: int, decay: float, draws: Draws, *, rows: int | None = None) ->
 
 def _numbers(draws: Draws, first: int, later: int) -> tuple[Tensor, Iterator[Tensor]]:
     """[B, first] at once, then [1, later] for each picture: the published stream, or 16-bit integers, which are faster."""
-    if draws.dtype == torch.float64:
+    if isinstance(draws, LegacyDraws):
         numbers = draws.uniform(0, 1, (1, first + later)).flatten(1)
         return numbers[:, :first], iter(numbers[:, first:].split(1))
 

@@ -9,42 +9,19 @@ made by them.
 from __future__ import annotations
 
 import hashlib
+import math
 import operator
 from collections.abc import Iterator, Sequence
-from functools import cached_property
-from typing import Protocol
+from functools import cached_property, lru_cache
 
 import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Draws", "KeyedDraws", "LegacyDraws", "keyed_seed"]
+__all__ = ["Draws", "KeyedDraws", "LegacyDraws", "keyed_seed", "standard_normals"]
 
 Size = tuple[int, ...]
-
-
-class Draws(Protocol):
-    """Random numbers for a batch. `size` is (C, H, W), (H, W) or (): of one picture; results are [B, *size] on `device`."""
-
-    device: torch.device
-    dtype: torch.dtype
-    """Of what is drawn, and so of what is computed with it: float32, or float64 where the published stream is repeated."""
-
-    def normal(self, mean: float, sd: float, size: Size) -> Tensor: ...
-
-    def uniform(self, low: float, high: float, size: Size) -> Tensor: ...
-
-    def integers(self, low: int, high: int | Sequence[int], size: Size) -> Tensor:
-        """int64 in low .. high - 1; `high` may differ from picture to picture."""
-        ...
-
-    def poisson(self, rate: Tensor) -> Tensor:
-        """One draw for every element of `rate` [B, C, H, W]."""
-        ...
-
-    def words(self, count: int) -> Iterator[np.ndarray]:
-        """For each picture in turn, `count` uniform 16-bit integers: the cheapest randomness, for looking things up."""
-        ...
+WORDS = 2**16
 
 
 def keyed_seed(seed: int, sample_id: int | str, *purpose: int | str) -> int:
@@ -67,6 +44,15 @@ def _plain(part: int | str) -> int | str:
         raise TypeError(
             f"{part!r} ({kind}) cannot be part of a seed; give sample ids and seeds as integers or strings"
         ) from None
+
+
+@lru_cache(maxsize=1)
+def standard_normals() -> Tensor:
+    """float32 [65536]: the means of the standard normal over as many equally likely intervals, scaled to variance 1."""
+    ends = torch.special.ndtri(torch.arange(1, WORDS, dtype=torch.float64) / WORDS).numpy()
+    density = np.concatenate([[0.0], np.exp(-(ends**2) / 2) / np.sqrt(2 * np.pi), [0.0]])
+    means = (density[:-1] - density[1:]) * WORDS  # E[n | a < n < b] = (phi(a) - phi(b)) / P(a < n < b)
+    return torch.from_numpy((means / means.std()).astype(np.float32))
 
 
 class KeyedDraws:
@@ -94,10 +80,13 @@ class KeyedDraws:
         return torch.empty(len(self.generators), *size, dtype=dtype)
 
     def normal(self, mean: float, sd: float, size: Size) -> Tensor:
-        values = self._empty(size, self.dtype)
-        for row, generator in zip(values, self.generators, strict=True):
-            row.normal_(mean, sd, generator=generator)
-        return values.to(self.device)
+        """Each one of 65536 equally likely values."""
+        table = standard_normals() * sd + mean
+        count = math.prod(size)
+        values = torch.from_numpy(np.empty((len(self.sample_ids), count), np.float32))  # huge pages, see `empty_bytes`
+        for row, words in zip(values, self.words(count), strict=True):
+            torch.index_select(table, 0, torch.from_numpy(words.astype(np.int32)), out=row)
+        return values.view(-1, *size).to(self.device)
 
     def uniform(self, low: float, high: float, size: Size) -> Tensor:
         values = self._empty(size, self.dtype)
@@ -106,17 +95,15 @@ class KeyedDraws:
         return values.to(self.device)
 
     def integers(self, low: int, high: int | Sequence[int], size: Size) -> Tensor:
+        """int64 in low .. high - 1; `high` may differ from picture to picture."""
         values = self._empty(size, torch.int64)
         highs = [high] * len(values) if isinstance(high, int) else high
         for row, generator, end in zip(values, self.generators, highs, strict=True):
             row.random_(low, end, generator=generator)
         return values.to(self.device)
 
-    def poisson(self, rate: Tensor) -> Tensor:
-        pairs = zip(rate.to("cpu", self.dtype), self.generators, strict=True)
-        return torch.stack([torch.poisson(row, generator=generator) for row, generator in pairs]).to(self.device)
-
     def words(self, count: int) -> Iterator[np.ndarray]:
+        """For each picture in turn, `count` uniform 16-bit integers: the cheapest randomness, for looking things up."""
         for generator in self.word_generators:
             yield generator.random_raw(-(-count // 4)).view(np.uint16)[:count]
 
@@ -147,9 +134,11 @@ class LegacyDraws:
     def poisson(self, rate: Tensor) -> Tensor:
         return self._batch_of_one(self.state.poisson(rate[0].permute(1, 2, 0).cpu().numpy()).astype(np.float64))
 
-    def words(self, count: int) -> Iterator[np.ndarray]:
-        yield self.state.randint(0, 2**16, count).astype(np.uint16)
-
 
 def _channels_last(size: Size) -> Size:
     return (*size[1:], size[0]) if len(size) == 3 else size
+
+
+Draws = KeyedDraws | LegacyDraws
+"""Random numbers for a batch. `size` is (C, H, W), (H, W) or (): of one picture. Results are [B, *size] on `device`, of `dtype`:
+float32, or float64 where the published stream is repeated."""

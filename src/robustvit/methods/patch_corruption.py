@@ -1,0 +1,127 @@
+"""AFAT's patch corruption network: chooses the patches whose corruption hurts most, and covers them with noise.
+
+It sees the normalised picture, scores every patch, and the `rho` share with the lowest scores is covered (`afat.md` 2). The
+choice is a step function; gradients pass straight through it, clipped to +-1 a patch.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from robustvit.corruptions.patches import occluded_count
+
+__all__ = ["Noise", "PatchScorer", "cover_patches", "draw_noise", "keep_mask", "random_scores"]
+
+Noise = Literal["unit_normalised", "pixel_uniform", "zero"]
+"""What covers a patch, in normalised space.
+
+unit_normalised: U[0, 1), as released: bright and of little contrast.
+pixel_uniform: U[0, 1) in pixels, then normalised.
+zero: nothing: the patch is dropped.
+"""
+
+
+class PatchScorer(nn.Module):
+    """C: `s = W flatten(GELU(conv(x)))`, one score a patch, without biases.
+
+    Args:
+        img_size: (H, W) of the pictures.
+        patch_size: side of a patch; should be the token stride of the classifier.
+    """
+
+    def __init__(self, img_size: tuple[int, int], patch_size: int = 16) -> None:
+        super().__init__()
+        H, W = img_size
+        if H % patch_size or W % patch_size:
+            raise ValueError(
+                f"pictures of {H}x{W} pixels cannot be divided into patches of {patch_size}; choose another patch"
+            )
+        self.img_size, self.patch_size = img_size, patch_size
+        self.grid = (H // patch_size, W // patch_size)
+        N = self.grid[0] * self.grid[1]
+        self.conv = nn.Conv2d(3, 1, patch_size, stride=patch_size, bias=False)
+        self.act = nn.GELU()
+        self.fc = nn.Linear(N, N, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, 3, H, W] -> [B, N]; low scores are covered."""
+        if x.shape[-2:] != self.img_size:
+            H, W = self.img_size
+            raise ValueError(f"this network scores pictures of {H}x{W} pixels, got {x.shape[-2]}x{x.shape[-1]}")
+        return self.fc(self.act(self.conv(x)).flatten(1))
+
+
+def keep_mask(scores: Tensor, rho: float) -> Tensor:
+    """1 for patches that stay and 0 for the `occluded_count(rho, N)` lowest scores; straight-through gradient.
+
+    Args:
+        scores: [B, N].
+        rho: share to cover, 0 <= rho < 1.
+    """
+    return _StraightThrough.apply(scores, occluded_count(rho, scores.shape[1]))
+
+
+class _StraightThrough(torch.autograd.Function):
+    """The mask forward; backward, the gradient of the mask clipped to +-1 (`afat.md` 2.2)."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, count: int) -> Tensor:
+        lowest = scores.float().topk(count, dim=1, largest=False).indices
+        return torch.ones_like(scores).scatter(1, lowest, 0.0)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient.clamp(-1, 1), None
+
+
+def random_scores(batch: int, patches: int, *, generator: torch.Generator | None = None) -> Tensor:
+    """Scores whose lowest are a uniform choice without replacement: the ablation without a network."""
+    return torch.rand(batch, patches, generator=generator)
+
+
+def draw_noise(
+    x: Tensor,
+    noise: Noise,
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """What to cover patches of `x` with: [B, 3, H, W] in normalised space.
+
+    Args:
+        x: normalised pictures.
+        noise: see `Noise`.
+        mean, std: of the normalisation.
+        generator: on the device of `x`; None takes the global one.
+    """
+    if noise not in get_args(Noise):
+        raise ValueError(f"noise={noise!r} is not known; choose one of {', '.join(get_args(Noise))}")
+    if noise == "zero":
+        return torch.zeros_like(x)
+    drawn = torch.rand(x.shape, generator=generator, dtype=x.dtype, device=x.device)
+    return drawn if noise == "unit_normalised" else (drawn - _channels(mean, x)) / _channels(std, x)
+
+
+def cover_patches(x: Tensor, keep: Tensor, cover: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
+    """`clamp(x M + d (1 - M))` to the range of pixels (`afat.md` 2.4).
+
+    Args:
+        x: normalised pictures [B, 3, H, W].
+        keep: [B, N], row-major, from `keep_mask`.
+        cover: d, of the shape of `x`.
+        mean, std: of the normalisation.
+    """
+    B, _, H, W = x.shape
+    side = round((H * W / keep.shape[1]) ** 0.5)
+    if (H // side) * (W // side) != keep.shape[1]:
+        raise ValueError(f"{keep.shape[1]} patches do not tile {H}x{W} pixels")
+    M = keep.view(B, 1, H // side, W // side).repeat_interleave(side, 2).repeat_interleave(side, 3)  # B 1 H W
+    low, high = (0 - _channels(mean, x)) / _channels(std, x), (1 - _channels(mean, x)) / _channels(std, x)
+    return torch.clamp(x * M + cover * (1 - M), low, high)
+
+
+def _channels(values: tuple[float, ...], x: Tensor) -> Tensor:
+    return torch.tensor(values, dtype=x.dtype, device=x.device)[:, None, None]

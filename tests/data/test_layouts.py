@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torchvision
 from PIL import Image
 
 from robustvit.corruptions.registry import corruption_names
@@ -100,3 +103,39 @@ def test_a_suite_has_a_folder_of_its_name_however_it_is_written(suite: str, publ
     (tmp_path / published).mkdir()
     (tmp_path / f"{published}-more").mkdir()
     assert suite_folder(tmp_path, suite) == tmp_path / published
+
+
+def save_cifar10(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three test pictures in CIFAR-10's files, with the checksums that torchvision compares."""
+    folder = root / "cifar-10-batches-py"
+    folder.mkdir(parents=True)
+    stored = {
+        name: {"data": np.zeros((1, 3072), np.uint8), "labels": [0]} for name, _ in torchvision.datasets.CIFAR10.train_list
+    }
+    pixels = np.repeat(np.array([0, 100, 200], np.uint8)[:, None], 3072, 1)
+    stored["test_batch"] = {"data": pixels, "labels": [3, 1, 9]}
+    stored["batches.meta"] = {"label_names": list(CIFAR_CLASSES["cifar10"])}
+    sums = {}
+    for name, content in stored.items():
+        (folder / name).write_bytes(pickle.dumps(content))
+        sums[name] = hashlib.md5((folder / name).read_bytes()).hexdigest()
+    cifar10 = torchvision.datasets.CIFAR10
+    monkeypatch.setattr(cifar10, "train_list", [[name, sums[name]] for name, _ in cifar10.train_list])
+    monkeypatch.setattr(cifar10, "test_list", [["test_batch", sums["test_batch"]]])
+    monkeypatch.setattr(cifar10, "meta", {**cifar10.meta, "md5": sums["batches.meta"]})
+
+
+@pytest.mark.parametrize("source", ["{}", "{}/cifar-10-batches-py", "cifar10:{}"])
+def test_the_test_pictures_of_cifar_are_read(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_cifar10(tmp_path, monkeypatch)
+    pictures = open_pictures(source.format(tmp_path))
+    assert pictures.classes == CIFAR_CLASSES["cifar10"]
+    assert [picture.label for picture in pictures] == [3, 1, 9]
+    assert [picture.open().getpixel((5, 5)) for picture in pictures] == [(v, v, v) for v in (0, 100, 200)]
+
+
+def test_damaged_cifar_files_are_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_cifar10(tmp_path, monkeypatch)
+    (tmp_path / "cifar-10-batches-py" / "test_batch").write_bytes(b"cut")
+    with pytest.raises(LayoutError, match="CIFAR10 cannot be read from"):
+        open_pictures(tmp_path)

@@ -25,7 +25,8 @@ def open_pictures(source: str | Path, *, scene_size: tuple[int, int] = (224, 224
 
     Args:
         source: a folder of class folders (or one with val/ in it), a folder with CIFAR's files, a .tar file, `wds/...` or
-            `hfds/...`, or "scenes" ("scenes:500" for 500 pictures) for the embedded data set.
+            `hfds/...`, "cifar10:FOLDER" or "cifar100:FOLDER" (torchvision downloads it there unless it is there), or "scenes"
+            ("scenes:500" for 500 pictures) for the embedded data set.
         scene_size: (H, W) of the pictures of the embedded data set.
     """
     text = str(source)
@@ -40,6 +41,9 @@ def open_pictures(source: str | Path, *, scene_size: tuple[int, int] = (224, 224
         from robustvit.data.archives import hfds_pictures, wds_pictures
 
         return wds_pictures(text) if text.startswith("wds/") else hfds_pictures(text)
+    if text.startswith(("cifar10:", "cifar100:")):
+        dataset, _, folder = text.partition(":")
+        return _cifar(Path(folder), dataset.upper(), download=True)
     path = Path(source)
     if not path.exists():
         raise FileNotFoundError(f"there is no {path}; give a folder of class folders, a .tar file, or 'scenes'")
@@ -61,10 +65,13 @@ def _told(pictures: ReaderPictures) -> ReaderPictures:
     return pictures
 
 
-def _cifar(root: Path, dataset: str) -> ArrayPictures:
+def _cifar(root: Path, dataset: str, *, download: bool = False) -> ArrayPictures:
     import torchvision
 
-    test = getattr(torchvision.datasets, dataset)(str(root), train=False)
+    try:
+        test = getattr(torchvision.datasets, dataset)(str(root), train=False, download=download)
+    except (RuntimeError, OSError) as error:  # damaged, or nothing to be had
+        raise LayoutError(f"{dataset} cannot be read from {root}: {error}") from error
     return ArrayPictures(test.data, test.targets, dataset.lower(), test.classes)
 
 

@@ -49,6 +49,7 @@ def main() -> None:
     model = robustvit.create_model(options.network, num_classes=10).eval()
     with tempfile.TemporaryDirectory() as name:
         save_pictures(Path(name), options.images)
+        robustvit.evaluate(model, name, options.suite, batch_size=options.batch_size, examples=0, limit=1)  # imports, textures
         measured: list[float] = []
         bare: list[float] = []
         for repeat in range(options.repeats):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import csv
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -270,3 +271,18 @@ def test_a_frost_folder_without_pictures_is_found_before_the_work(model: Any, sc
     with pytest.raises((ValueError, FileNotFoundError)):
         rv.evaluate(model, scenes, "weather", frost_folder=tmp_path, output=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_the_number_of_threads_is_left_as_it_was(model: Any, scenes: Scenes) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        rv.evaluate(model, scenes, "noise")
+        assert torch.get_num_threads() == 2
+        seen: list[int] = []
+        thread = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+        thread.start()
+        thread.join()
+        assert seen == [2]
+    finally:
+        torch.set_num_threads(before)

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
+import torch
+
 __all__ = ["Prefetch"]
 
 Item = TypeVar("Item")
@@ -17,6 +19,8 @@ class Prefetch(Generic[Item]):
     """Iterates over `source` in a thread of its own, at most `ahead` items before whoever reads.
 
     An error in `source` is raised where the item would have been read. Leaving the `with` block stops the thread.
+
+    The thread computes on one core: two teams of threads on the same cores would wait for each other more than they work.
     """
 
     def __init__(self, source: Iterator[Item], *, ahead: int = 2) -> None:
@@ -26,12 +30,15 @@ class Prefetch(Generic[Item]):
         self.thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Prefetch[Item]:
+        self.threads = torch.get_num_threads()
+        torch.set_num_threads(self.threads)  # settles it for this thread, whatever others set
         self.thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
         self.stop.set()
         self.thread.join()
+        torch.set_num_threads(self.threads)
 
     def __iter__(self) -> Prefetch[Item]:
         return self
@@ -54,6 +61,7 @@ class Prefetch(Generic[Item]):
         return False
 
     def _run(self) -> None:
+        torch.set_num_threads(1)
         try:
             for item in self.source:
                 if not self._put(item):

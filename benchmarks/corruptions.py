@@ -5,9 +5,9 @@
     python benchmarks/corruptions.py --names fog snow --sizes 224x224 --severities 5 --repeats 9
 
 Times are CPU milliseconds a picture, so that waiting for a core does not count; the smallest of the repeats, in which the two
-sides take turns. Both get the same pictures and keep what they make: ours as one batch of 32, theirs, which know no batches, one
-by one, as many of the 32 as they do in a second (at least one). Both do `arbitrary`, the rules for any size. What newer releases
-of its dependencies broke in `imagecorruptions` is mended in memory.
+sides take turns. Both get the same pictures and keep what they make: ours as one batch of 32, theirs, which know no batches,
+one by one, as many of the 32 as they do in a second (at least one). Both do `arbitrary`, the rules for any size. What newer
+releases of its dependencies broke in `imagecorruptions` is mended in memory.
 """
 
 from __future__ import annotations

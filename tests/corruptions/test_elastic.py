@@ -1,16 +1,11 @@
 from __future__ import annotations
 
 import golden
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robustvit.corruptions.registry import corrupt
-
-SMALL = ("cifar32", "tiny64", "arbitrary96x160")
-CELLS = [(folder, severity) for folder in SMALL for severity in range(1, 6)]
-CELLS += [("imagenet224", 1), ("imagenet224", 2), ("imagenet224", 5), ("arbitrary224", 3)]
 
 
 def test_the_published_stream_gives_the_published_pictures() -> None:
@@ -22,14 +17,6 @@ def test_the_published_stream_gives_the_published_pictures() -> None:
         largest, share = golden.difference(ours, golden.picture(folder, f"seeded/{name}_{severity}"))
         assert largest <= 1, (folder, severity)
         assert share <= (0.0 if family == "arbitrary" else 0.0015), (folder, severity)
-
-
-@pytest.mark.parametrize(("folder", "severity"), CELLS)
-def test_keyed_draws_have_the_published_statistics(folder: str, severity: int) -> None:
-    draws = 36 if folder in SMALL else 10
-    clean = golden.picture(folder).repeat(draws, 1, 1, 1)
-    spoiled = corrupt(clean, "elastic_transform", severity, family=golden.FAMILIES[folder])
-    assert golden.deviations(spoiled, folder, "elastic_transform", severity) == {}
 
 
 @given(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from golden import FAMILIES, difference, files, picture
+from golden import FAMILIES, difference, files, most_different, picture
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -84,9 +84,13 @@ def test_deterministic_corruptions_are_the_published_pictures(folder: str, name:
     if (folder, name, severity) == ("arbitrary96x160", "zoom_blur", 5):
         pytest.skip("the published resampler blackens the last column of this one")
     ours = rv.corrupt(picture(folder), name, severity, family=FAMILIES[folder])  # type: ignore[arg-type]
-    largest, share = difference(ours, picture(folder, f"deterministic/{name}_{severity}"))
+    theirs = picture(folder, f"deterministic/{name}_{severity}")
+    if name == "jpeg_compression":  # other releases of libjpeg differ
+        assert (ours.double() - theirs.double()).abs().mean() < 0.5
+        return
+    largest, share = difference(ours, theirs)
     assert largest <= 1
-    assert share < {"saturate": 0.02, "defocus_blur": 0.025, "brightness": 0.003}.get(name, 0.01)
+    assert share <= most_different(folder, name)
 
 
 @pytest.mark.parametrize(("folder", "name", "severity"), [f for f in files("seeded") if "224" not in f[0] or f[2] == 3])

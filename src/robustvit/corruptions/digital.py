@@ -22,8 +22,6 @@ __all__ = ["brightness", "contrast", "elastic_transform", "jpeg_compression", "p
 BOX, NEAREST = Image.Resampling.BOX, Image.Resampling.NEAREST
 MARGIN = 1e-3
 """Grey levels: from here on results are so far from an integer that float32 truncates them as float64 does."""
-PIXELATED = 2**20
-"""Values that are shrunk and enlarged at a time."""
 
 
 def brightness(images: Tensor, parameters: float, setting: Setting) -> Tensor:
@@ -121,9 +119,7 @@ def _saturation_table(m: float, b: float, device: torch.device) -> tuple[Tensor,
 
 
 def pixelate(images: Tensor, parameters: float, setting: Setting) -> Tensor:
-    """Shrinks pictures by averaging and enlarges them without, as Pillow does: first across, then down.
-
-    Across is the work of Pillow, for many channels as one tall grey picture. Down is whole rows, see `_shrunk_down`.
+    """Shrinks pictures by averaging and enlarges them without.
 
     Args:
         images: uint8 [B, 3, H, W].
@@ -131,60 +127,14 @@ def pixelate(images: Tensor, parameters: float, setting: Setting) -> Tensor:
         setting: whose family decides how boxes are enlarged that are no whole number of pixels.
     """
     H, W = images.shape[-2:]
-    h, w = int(H * parameters), int(W * parameters)
+    small = (int(W * parameters), int(H * parameters))
     # At 224 pixels both filters give the same, and taking the nearest is faster.
     enlarging = BOX if setting.family in ("cifar", "tiny") else NEAREST
-    source_rows = _enlarged_rows(h, H, enlarging)
     result = empty_bytes(images)
-    channels, outs = images.flatten(0, 1), result.flatten(0, 1)
-    count = max(1, PIXELATED // (H * W))
-    for some, out in zip(channels.split(count), outs.split(count), strict=True):
-        narrow = _resized_across(some.cpu().numpy(), w, BOX)
-        small = _shrunk_down(narrow, h)
-        wide = _resized_across(small, W, enlarging)
-        torch.index_select(torch.from_numpy(wide).to(out.device), 1, source_rows.to(out.device), out=out)
-    return result
-
-
-def _resized_across(channels: np.ndarray, width: int, filter_: Image.Resampling) -> np.ndarray:
-    """uint8 [N, H, W] -> [N, H, width]."""
-    N, H, W = channels.shape
-    tall = Image.frombuffer("L", (W, N * H), np.ascontiguousarray(channels), "raw", "L", 0, 1)
-    return np.frombuffer(bytearray(tall.resize((width, N * H), filter_).tobytes()), np.uint8).reshape(N, H, width)
-
-
-def _shrunk_down(channels: np.ndarray, height: int) -> np.ndarray:
-    """uint8 [N, H, W] -> [N, height, W]: the mean of the rows in each box, in the fixed-point arithmetic of Pillow."""
-    starts, weights = _boxes(channels.shape[1], height)
-    rows = torch.from_numpy(channels)
-    total = torch.full((len(rows), height, rows.shape[2]), 2**21, dtype=torch.int32)
-    for t in range(weights.shape[1]):
-        tap = rows.index_select(1, (starts + t).clamp_(max=rows.shape[1] - 1)).int()
-        total += tap.mul_(weights[:, t, None])
-    return total.bitwise_right_shift_(22).to(torch.uint8).numpy()
-
-
-@lru_cache(maxsize=16)
-def _boxes(n: int, count: int) -> tuple[Tensor, Tensor]:
-    """For `count` boxes of equal size over n inputs: the first input of each, and weights [count, taps] in 1 / 2^22."""
-    scale = n / count
-    starts, rows = [], []
-    for i in range(count):
-        centre = (i + 0.5) * scale
-        first, end = max(int(centre - scale / 2 + 0.5), 0), min(int(centre + scale / 2 + 0.5), n)
-        inside = [-0.5 < (x - centre + 0.5) / scale <= 0.5 for x in range(first, end)]
-        starts.append(first)
-        rows.append([int(0.5 + is_inside / sum(inside) * 2**22) for is_inside in inside])
-    taps = max(len(row) for row in rows)
-    weights = [row + [0] * (taps - len(row)) for row in rows]
-    return torch.tensor(starts), torch.tensor(weights, dtype=torch.int32)
-
-
-@lru_cache(maxsize=16)
-def _enlarged_rows(count: int, n: int, filter_: Image.Resampling) -> Tensor:
-    """Which of `count` rows each of n rows repeats, by asking Pillow."""
-    ramp = Image.frombuffer("I", (1, count), np.arange(count, dtype=np.int32), "raw", "I", 0, 1)
-    return torch.from_numpy(np.array(ramp.resize((1, n), filter_))[:, 0]).long()
+    on_cpu = result.cpu()
+    for picture, out in zip(images.cpu().numpy(), on_cpu.flatten(2).numpy(), strict=True):
+        _from_pil(_to_pil(picture).resize(small, BOX).resize((W, H), enlarging), out)
+    return result if on_cpu is result else result.copy_(on_cpu)
 
 
 def jpeg_compression(images: Tensor, parameters: int, setting: Setting) -> Tensor:
@@ -195,14 +145,15 @@ def jpeg_compression(images: Tensor, parameters: int, setting: Setting) -> Tenso
         parameters: the quality, 1 to 100.
         setting: without influence.
     """
+    H, W = images.shape[-2:]
     result = empty_bytes(images)
     on_cpu = result.cpu()
+    decoded = Image.new("RGB", (W, H))
     for picture, out in zip(images.cpu().numpy(), on_cpu.flatten(2).numpy(), strict=True):
         file = BytesIO()
         _to_pil(picture).save(file, "JPEG", quality=parameters)
-        decoded = Image.open(file, formats=("JPEG",))
-        for plane, channel in zip(out, "RGB", strict=True):
-            plane[:] = np.frombuffer(decoded.tobytes("raw", channel), np.uint8)
+        decoded.frombytes(file.getvalue(), "jpeg", ("RGB", ""))  # without reading the header, which is known
+        _from_pil(decoded, out)
     return result if on_cpu is result else result.copy_(on_cpu)
 
 
@@ -211,6 +162,12 @@ def _to_pil(picture: np.ndarray) -> Image.Image:
     _, H, W = picture.shape
     channels = (np.ascontiguousarray(channel) for channel in picture)
     return Image.merge("RGB", [Image.frombuffer("L", (W, H), channel, "raw", "L", 0, 1) for channel in channels])
+
+
+def _from_pil(image: Image.Image, out: np.ndarray) -> None:
+    """RGB -> 3 HW."""
+    for plane, channel in zip(out, "RGB", strict=True):
+        plane[:] = np.frombuffer(image.tobytes("raw", channel), np.uint8)
 
 
 def _ramp() -> Tensor:

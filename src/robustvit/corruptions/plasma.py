@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, islice
 
 import numpy as np
 import torch
@@ -15,8 +15,10 @@ __all__ = ["plasma"]
 
 COARSEST = 100.0
 """Half the width of the first perturbation, before it is multiplied with itself."""
-TOGETHER = 128
-"""Points a side up to which all pictures grow together; larger maps grow one by one, to stay in the cache."""
+TOGETHER = 64
+"""Points a side up to which all pictures grow together."""
+CACHED = 2**17
+"""Points of larger maps that grow together: few enough for the cache."""
 
 
 def plasma(side: int, decay: float, draws: Draws, *, rows: int | None = None) -> Iterator[Tensor]:
@@ -33,12 +35,14 @@ def plasma(side: int, decay: float, draws: Draws, *, rows: int | None = None) ->
     first, later = _numbers(draws, start * start - 1, side * side - start * start)
     coarse = _grow(first.new_zeros(len(first), 1, 1, dtype=draws.dtype), first, widths, start)
     needed = side // 2 if rows is None else -(-rows // 2)
-    for nodes, numbers in zip(coarse.split(1), later, strict=True):
+    for nodes in coarse.split(max(1, CACHED // (side // 2) ** 2)):
+        numbers = torch.cat([*islice(later, len(nodes))])
         half = _grow(nodes, numbers, widths, side // 2)
-        planes = (half, *_between(half, numbers[:, -3 * half.numel() :], widths))
-        ends = [plane.aminmax() for plane in planes]
-        low, high = min(float(end.min) for end in ends), max(float(end.max) for end in ends)
-        yield _woven(*(plane[:, :needed] for plane in planes))[0].sub_(low).div_(high - low)
+        planes = (half, *_between(half, numbers[:, -3 * half[0].numel() :], widths))
+        ends = [plane.flatten(1).aminmax(dim=1) for plane in planes]
+        low = torch.stack([end.min for end in ends]).amin(0)[:, None, None]
+        high = torch.stack([end.max for end in ends]).amax(0)[:, None, None]
+        yield from _woven(*(plane[:, :needed] for plane in planes)).sub_(low).div_(high - low)
 
 
 def _numbers(draws: Draws, first: int, later: int) -> tuple[Tensor, Iterator[Tensor]]:
@@ -67,18 +71,12 @@ def _between(nodes: Tensor, numbers: Tensor, widths: list[float]) -> tuple[Tenso
 
     New points are the mean of the four next to them, shifted: of nodes for centres, of two nodes and two centres for edges.
     """
-    B, n, _ = nodes.shape
-    shifts = _shifts(numbers.view(B, 3, n, n), widths[n.bit_length() - 1], nodes.dtype)
-    around = nodes.new_empty(B, n + 1, n + 1)  # the first row and column again at the end
-    around[:, :n, :n], around[:, n, :n] = nodes, nodes[:, 0]
-    around[:, :, n] = around[:, :, 0]
-    across, down = around[:, :, :n] + around[:, :, 1:], around[:, :n, :n] + around[:, 1:, :n]
-    wrapped = torch.empty_like(around)  # the last row and column of centres again at the start
-    centres = wrapped[:, 1:, 1:]
-    torch.add(shifts[:, 0], across[:, :n] + across[:, 1:], alpha=0.25, out=centres)
-    wrapped[:, 0, 1:], wrapped[:, 1:, 0] = centres[:, -1], centres[:, :, -1]
-    tops = torch.add(shifts[:, 1], across[:, :n].add_(centres).add_(wrapped[:, :n, 1:]), alpha=0.25)
-    lefts = torch.add(shifts[:, 2], down.add_(centres).add_(wrapped[:, 1:, :n]), alpha=0.25)
+    n = nodes.shape[-1]
+    shifts = _shifts(numbers.unflatten(1, (3, n, n)), widths[n.bit_length() - 1], nodes.dtype)
+    across, down = nodes + nodes.roll(-1, 2), nodes + nodes.roll(-1, 1)
+    centres = torch.add(shifts[:, 0], across + across.roll(-1, 1), alpha=0.25)
+    tops = torch.add(shifts[:, 1], across.add_(centres).add_(centres.roll(1, 1)), alpha=0.25)
+    lefts = torch.add(shifts[:, 2], down.add_(centres).add_(centres.roll(1, 2)), alpha=0.25)
     return centres, tops, lefts
 
 

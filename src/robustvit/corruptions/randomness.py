@@ -140,5 +140,5 @@ def _channels_last(size: Size) -> Size:
 
 
 Draws = KeyedDraws | LegacyDraws
-"""Random numbers for a batch. `size` is (C, H, W), (H, W) or (): of one picture. Results are [B, *size] on `device`, of `dtype`:
+"""Random numbers for a batch. `size` is (C, H, W), (H, W) or (): of one picture. Results are [B, *size] on `device`, in
 float32, or float64 where the published stream is repeated."""

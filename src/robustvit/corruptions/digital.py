@@ -69,14 +69,20 @@ def contrast(images: Tensor, parameters: float, setting: Setting) -> Tensor:
     lines = ramp * (255 * parameters) + shifts
     is_safe = (lines.sub(MARGIN).to(torch.uint8) == tables) & (lines.add(MARGIN).to(torch.uint8) == tables)
     result = empty_bytes(images)
-    planes = zip(
-        images.flatten(0, 1), result.flatten(0, 1), tables, shifts[:, 0].tolist(), is_safe.all(-1).tolist(), strict=True
+    pictures = zip(
+        images,
+        result,
+        tables.view(-1, 3, 256),
+        shifts.float().view(-1, 3, 1, 1),
+        is_safe.view(-1, 768).all(1).tolist(),
+        strict=True,
     )
-    for x, out, table, shift, safe in planes:
+    for x, out, of_channels, shift, safe in pictures:
         if safe:
-            store_bytes(x.float().mul_(parameters).add_(shift), out)
-        else:
-            _look_up(table, x.int(), out)
+            store_bytes(x.float().mul_(parameters).add_(shift), out, cut=False)  # between the mean and a level: in 0 .. 255
+            continue
+        for plane, table, out_plane in zip(x, of_channels, out, strict=True):
+            _look_up(table, plane.int(), out_plane)
     return result
 
 

@@ -45,9 +45,13 @@ def to_unit(images: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     return images.to(dtype).div_(255)
 
 
-def store_bytes(values: Tensor, out: Tensor) -> None:
-    """Grey levels of floating point, cut to 0 .. 255 and truncated, not rounded, as published. Overwrites `values`."""
-    values.clamp_(0, 255)
+def store_bytes(values: Tensor, out: Tensor, *, cut: bool = True) -> None:
+    """Grey levels of floating point, cut to 0 .. 255 and truncated, not rounded, as published. Overwrites `values`.
+
+    `cut=False` is for values that lie within 0 .. 255, give or take a rounding error.
+    """
+    if cut:
+        values.clamp_(0, 255)
     if values.device.type == "cpu":
         np.copyto(out.numpy(), values.numpy(), casting="unsafe")  # five times as fast as the conversion of torch
     else:

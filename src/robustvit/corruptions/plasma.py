@@ -39,9 +39,8 @@ def plasma(side: int, decay: float, draws: Draws, *, rows: int | None = None) ->
         numbers = torch.cat([*islice(later, len(nodes))])
         half = _grow(nodes, numbers, widths, side // 2)
         planes = (half, *_between(half, numbers[:, -3 * half[0].numel() :], widths))
-        ends = [plane.flatten(1).aminmax(dim=1) for plane in planes]
-        low = torch.stack([end.min for end in ends]).amin(0)[:, None, None]
-        high = torch.stack([end.max for end in ends]).amax(0)[:, None, None]
+        low = torch.stack([plane.flatten(1).amin(1) for plane in planes]).amin(0)[:, None, None]
+        high = torch.stack([plane.flatten(1).amax(1) for plane in planes]).amax(0)[:, None, None]
         yield from _woven(*(plane[:, :needed] for plane in planes)).sub_(low).div_(high - low)
 
 
@@ -73,11 +72,28 @@ def _between(nodes: Tensor, numbers: Tensor, widths: list[float]) -> tuple[Tenso
     """
     n = nodes.shape[-1]
     shifts = _shifts(numbers.unflatten(1, (3, n, n)), widths[n.bit_length() - 1], nodes.dtype)
-    across, down = nodes + nodes.roll(-1, 2), nodes + nodes.roll(-1, 1)
-    centres = torch.add(shifts[:, 0], across + across.roll(-1, 1), alpha=0.25)
-    tops = torch.add(shifts[:, 1], across.add_(centres).add_(centres.roll(1, 1)), alpha=0.25)
-    lefts = torch.add(shifts[:, 2], down.add_(centres).add_(centres.roll(1, 2)), alpha=0.25)
+    across, down = _plus_next(nodes, 2), _plus_next(nodes, 1)
+    centres = torch.add(shifts[:, 0], _plus_next(across, 1), alpha=0.25)
+    tops = torch.add(shifts[:, 1], _add_last(across.add_(centres), centres, 1), alpha=0.25)
+    lefts = torch.add(shifts[:, 2], _add_last(down.add_(centres), centres, 2), alpha=0.25)
     return centres, tops, lefts
+
+
+def _plus_next(values: Tensor, axis: int) -> Tensor:
+    """values + values.roll(-1, axis), without the copy."""
+    n = values.shape[axis] - 1
+    result = torch.empty_like(values)
+    torch.add(values.narrow(axis, 0, n), values.narrow(axis, 1, n), out=result.narrow(axis, 0, n))
+    torch.add(values.narrow(axis, n, 1), values.narrow(axis, 0, 1), out=result.narrow(axis, n, 1))
+    return result
+
+
+def _add_last(total: Tensor, values: Tensor, axis: int) -> Tensor:
+    """total += values.roll(1, axis), without the copy."""
+    n = values.shape[axis] - 1
+    total.narrow(axis, 1, n).add_(values.narrow(axis, 0, n))
+    total.narrow(axis, 0, 1).add_(values.narrow(axis, n, 1))
+    return total
 
 
 def _shifts(numbers: Tensor, width: float, dtype: torch.dtype) -> Tensor:

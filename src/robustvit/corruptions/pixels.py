@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,13 +33,45 @@ class Setting:
 
 
 def empty_bytes(images: Tensor) -> Tensor:
-    """New uint8 memory of the shape of `images`, on their device, contiguous.
-
-    On CPUs it comes from NumPy, which asks for huge pages: touching a large batch for the first time costs a quarter.
-    """
+    """uint8 memory of the shape of `images`, on their device, contiguous, with anything in it."""
     if images.device.type == "cpu":
-        return torch.from_numpy(np.empty(tuple(images.shape), np.uint8))
+        return torch.from_numpy(_BUFFERS.take(images.numel())).view(images.shape)
     return torch.empty(images.shape, dtype=torch.uint8, device=images.device)
+
+
+class _Buffers:
+    """Memory of earlier results that nobody holds any more, for the next results of the same size.
+
+    A system hands out new memory page by page, which takes longer than a cheap corruption. At most `most` bytes are kept.
+    Whether a buffer is free is told by its references: the tensor made of it, and whatever shares its memory, holds one.
+    """
+
+    def __init__(self, least: int, most: int) -> None:
+        self.least, self.most = least, most
+        self.arrays: list[np.ndarray] = []
+        self.lock = threading.Lock()
+
+    def take(self, count: int) -> np.ndarray:
+        """uint8 [count], not in use elsewhere."""
+        if not self.least <= count <= self.most:
+            return np.empty(count, np.uint8)
+        with self.lock:
+            free = [i for i in range(len(self.arrays)) if sys.getrefcount(self.arrays[i]) == _UNUSED]
+            found = next((self.arrays[i] for i in free if len(self.arrays[i]) == count), None)
+            if found is not None:
+                return found
+            for i in reversed(free):  # another size is wanted now
+                del self.arrays[i]
+            array = np.empty(count, np.uint8)  # large ones come in huge pages
+            if sum(map(len, self.arrays)) + count <= self.most:
+                self.arrays.append(array)
+            return array
+
+
+_PROBE = [np.empty(0)]
+_UNUSED = sys.getrefcount(_PROBE[0])
+"""References to an array that only a list has, while they are counted."""
+_BUFFERS = _Buffers(least=2**20, most=2**26)
 
 
 def to_unit(images: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -17,7 +17,6 @@ from robustvit.corruptions import blur, digital, noise, weather
 from robustvit.corruptions.parameters import FAMILIES, SIZES, SMALLEST, Family, family_of_size, parameters
 from robustvit.corruptions.pixels import Setting
 from robustvit.corruptions.randomness import Draws, KeyedDraws, LegacyDraws
-from robustvit.models.names import nearest
 
 __all__ = ["CORRUPTIONS", "ChannelOrder", "Corruption", "corrupt", "corruption_names"]
 
@@ -159,6 +158,8 @@ def _checked_severity(severity: int) -> int:
 
 def _check(name: str, family: Family | None, channel_order: ChannelOrder) -> None:
     if name not in CORRUPTIONS:
+        from robustvit.models.names import nearest  # imports timm, which takes seconds
+
         raise ValueError(f"there is no corruption {name!r}{nearest(name, [*CORRUPTIONS])}")
     if family is not None and family not in FAMILIES:
         raise ValueError(f"family={family!r} is not known; choose one of {', '.join(FAMILIES)}, or None to go by size")

@@ -24,7 +24,6 @@ from robustvit.corruptions.parameters import Family
 from robustvit.corruptions.pixels import Setting
 from robustvit.corruptions.randomness import KeyedDraws
 from robustvit.corruptions.weather import snow, spatter
-from robustvit.models.names import nearest
 
 __all__ = ["SEQUENCES", "Benchmark", "PerturbationSequence", "perturbation_sequence", "source_frame"]
 
@@ -129,6 +128,8 @@ def perturbation_sequence(
 
 def _check(image: Tensor, kind: str, benchmark: Benchmark, level: int) -> None:
     if kind not in SEQUENCES:
+        from robustvit.models.names import nearest  # imports timm, which takes seconds
+
         raise ValueError(f"there is no perturbation sequence {kind!r}{nearest(kind, [*SEQUENCES])}")
     if benchmark not in SOURCE_SIDE:
         raise ValueError(f"benchmark={benchmark!r} is not known; choose 'imagenet' or 'cifar'")

@@ -6,19 +6,12 @@ import warnings
 from pathlib import Path
 
 import pytest
+from class_tree import fill
 from PIL import Image
 from timm.data.readers import create_reader
 
 from robustvit.data.class_folders import is_suite
 from robustvit.data.layouts import LayoutError, imagenet_c_pictures, open_pictures
-
-
-def fill(folder: Path, classes: tuple[str, ...] = ("cat", "dog"), count: int = 2) -> Path:
-    for c, name in enumerate(classes):
-        (folder / name).mkdir(parents=True)
-        for i in range(count):
-            Image.new("RGB", (40, 36), (c, i, 0)).save(folder / name / f"{i}.png")
-    return folder
 
 
 @pytest.mark.filterwarnings("ignore:.*natural order")

@@ -177,6 +177,8 @@ def test_groups_stand_for_their_corruptions() -> None:
     assert copied_names(["noise", "fog", "shot_noise"]) == ("gaussian_noise", "shot_noise", "impulse_noise", "fog")
     with pytest.raises(ValueError, match="no group of corruptions 'rain'"):
         copied_names(["rain"])
+    with pytest.raises(ValueError, match=r"or a corruption by its name; did you mean fog"):
+        copied_names(["fogg"])
 
 
 def test_a_job_carries_only_its_own_cells(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

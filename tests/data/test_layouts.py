@@ -9,21 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torchvision
-from PIL import Image
+from class_tree import fill
 
 from robustvit.corruptions.registry import corruption_names
 from robustvit.data.cifar_classes import CIFAR_CLASSES
 from robustvit.data.layouts import LayoutError, cifar_c_pictures, imagenet_c_pictures, open_pictures, suite_folder
 
 NOISE = corruption_names("noise")
-
-
-def fill(folder: Path, classes: tuple[str, ...] = ("cat", "dog"), count: int = 2) -> Path:
-    for c, name in enumerate(classes):
-        (folder / name).mkdir(parents=True)
-        for i in range(count):
-            Image.new("RGB", (40, 36), (c, i, 0)).save(folder / name / f"{i}.png")
-    return folder
 
 
 def test_the_embedded_data_set_has_a_name() -> None:

@@ -64,7 +64,18 @@ class Copying:
 
 def copied_names(names: Sequence[str]) -> tuple[str, ...]:
     """Corruptions from names and groups, each once."""
-    return tuple(dict.fromkeys(n for name in names for n in ([name] if name in CORRUPTIONS else corruption_names(name))))
+    return tuple(dict.fromkeys(n for name in names for n in _members(name)))
+
+
+def _members(name: str) -> tuple[str, ...]:
+    if name in CORRUPTIONS:
+        return (name,)
+    try:
+        return corruption_names(name)
+    except ValueError as error:
+        from robustvit.models.names import nearest  # imports timm, which takes seconds
+
+        raise ValueError(f"{error}, or a corruption by its name{nearest(name, CORRUPTIONS)}") from error
 
 
 def pictures_below(source: Path, layout: Layout) -> list[Path]:

@@ -64,7 +64,7 @@ def _has_attention(module: nn.Module) -> bool:
 
 
 @contextmanager
-def record(model: nn.Module) -> Iterator[Tape]:
+def record(model: nn.Module, *, attention: bool = True) -> Iterator[Tape]:
     """Records attention and features of every block while the body runs.
 
     Outputs, gradients and training mode are those of the network without recording; tensors keep their gradient history unless
@@ -74,6 +74,7 @@ def record(model: nn.Module) -> Iterator[Tape]:
 
     Args:
         model: the network, or a wrapper that has it inside (`torch.compile`, `features_only=True`).
+        attention: False records features alone, and leaves attention fused.
 
     Raises:
         NothingRecordedError: the network has no attention that can be read, or the body did not run it.
@@ -101,11 +102,12 @@ def record(model: nn.Module) -> Iterator[Tape]:
         for handle in source.handles:
             stack.callback(handle.remove)
         for block in blocks:
-            for handle in _attach(block, block is token_blocks[0], tape, source):
+            for handle in _attach(block, block is token_blocks[0], tape, source, attention):
                 stack.callback(handle.remove)
-            stack.enter_context(_attribute(block.attn, "fused_attn", False))
+            if attention:
+                stack.enter_context(_attribute(block.attn, "fused_attn", False))
         yield tape
-    if not tape.attention:
+    if not tape.features:
         raise NothingRecordedError("the network did not run inside `with record(model)`, so there is nothing to show")
 
 
@@ -135,8 +137,8 @@ class _GridSource:
         self.grid = (int(H), int(W))
 
 
-def _attach(block: nn.Module, is_first: bool, tape: Tape, source: _GridSource) -> list[Any]:
-    """Hooks that write one block's attention and output to the tape."""
+def _attach(block: nn.Module, is_first: bool, tape: Tape, source: _GridSource, maps: bool) -> list[Any]:
+    """Hooks that write one block's attention (where `maps` are wanted) and output to the tape."""
     attention = block.attn
     is_class_attention = isinstance(attention, ClassAttn)
 
@@ -157,7 +159,8 @@ def _attach(block: nn.Module, is_first: bool, tape: Tape, source: _GridSource) -
         tape.grids.append(grid if grid is not None else (1, output.shape[1] - tape.prefix_tokens))
 
     handles: list[Any] = [block.register_forward_pre_hook(start)] if is_first else []
-    handles.append(attention.attn_drop.register_forward_hook(keep_attention))  # type: ignore[union-attr]
+    if maps:
+        handles.append(attention.attn_drop.register_forward_hook(keep_attention))  # type: ignore[union-attr]
     if not is_class_attention:
         handles.append(block.register_forward_hook(keep_features))
     return handles

@@ -1,0 +1,190 @@
+"""What a method is: something that training adds to any network, and that leaves no trace in it.
+
+A method says what it needs, may send a second batch through the network together with the first, and turns a step into
+named loss terms, already weighted. Terms add, so methods compose in any order, and the loop never asks which are active. A
+method may own trainable parts (AFAT's patch corruption network) with an optimizer and a state of their own.
+
+One step of the loop, in order:
+
+    companion(step) of each method          # further pictures for the same forward pass
+    step.outputs, step.companions           # what the network answers
+    terms(step) of each method              # weighted loss terms, added to the cross-entropy
+    backward of the sum
+    after_backward(step, loss_scale)        # once a micro-batch
+    update(reduce)                          # once an update of the network, after it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from robustvit.corruptions.randomness import keyed_seed
+from robustvit.recording import Tape
+
+__all__ = ["Method", "MethodConfig", "Mix", "Needs", "Outputs", "Step", "draw_uniform", "sample_generator"]
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a method reads besides the logits.
+
+    Attributes:
+        attention: `outputs.tape.attention`; the network then computes attention explicitly.
+        features: `outputs.tape.features`.
+        token_logits: `outputs.token_logits`; the network must have a token head.
+        spatial_view: `step.view`, the same pictures with the spatial augmentations alone (STL).
+    """
+
+    attention: bool = False
+    features: bool = False
+    token_logits: bool = False
+    spatial_view: bool = False
+
+    def __or__(self, other: Needs) -> Needs:
+        return Needs(**{name: getattr(self, name) or getattr(other, name) for name in self.__dataclass_fields__})
+
+
+@dataclass(frozen=True)
+class Mix:
+    """How a batch was mixed with itself reversed: picture i has the share `lam` of itself, the rest is picture B-1-i.
+
+    Attributes:
+        lam: share of the own picture, corrected to the area of the box.
+        box: (top, bottom, left, right) in pixels of the pasted box; None for mixup.
+    """
+
+    lam: float
+    box: tuple[int, int, int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What the network said about B pictures.
+
+    Attributes:
+        logits: [B, K].
+        token_logits: [B, N, K], where a method needs them.
+        tape: what was recorded, where a method needs it. Features have the prefix tokens in front.
+        grid: (Hp, Wp) of the token logits.
+    """
+
+    logits: Tensor
+    token_logits: Tensor | None = None
+    tape: Tape | None = None
+    grid: tuple[int, int] | None = None
+
+
+@dataclass
+class Step:
+    """One micro-batch on its way through the network.
+
+    Attributes:
+        network: what is trained, without wrappers: for reading its sizes, not for calling it.
+        forward: pictures [B', 3, H, W] -> `Outputs`; a further pass, with all that the methods need recorded.
+        images: [B, 3, H, W], normalised, after every augmentation and mixing.
+        targets: [B, K], mixed and smoothed.
+        labels: int64 [B], of the unmixed pictures.
+        seeds: one a sample, of (run seed, epoch, sample id): randomness drawn from them depends on neither batch nor process.
+        share: B over the pictures of the whole update (all processes and micro-batches). Terms are means over this batch;
+            the loop multiplies their sum by `share`.
+        epoch: as a fraction, 1.5 in the middle of the second.
+        mean, std: of the normalisation.
+        view: [B, 3, H, W], normalised, unmixed, where a method needs `spatial_view`.
+        mix: how `images` were mixed; None for not at all.
+        outputs: of `images`.
+        companions: outputs of the pictures that methods gave along, by the method's name.
+    """
+
+    network: nn.Module
+    forward: Callable[[Tensor], Outputs]
+    images: Tensor
+    targets: Tensor
+    labels: Tensor
+    seeds: Sequence[int]
+    share: float
+    epoch: float
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    view: Tensor | None = None
+    mix: Mix | None = None
+    outputs: Outputs = field(init=False)
+    companions: dict[str, Outputs] = field(default_factory=dict)
+
+
+class MethodConfig(Protocol):
+    """A frozen dataclass beside its method; `methods.NAME` in a recipe."""
+
+    def build(self, context: MethodContext) -> Method: ...
+
+
+@dataclass(frozen=True)
+class MethodContext:
+    """What a method may know when it is built.
+
+    Attributes:
+        network: to be trained.
+        num_classes: K.
+        img_size: (H, W) of the pictures.
+        device: of the network.
+        seed: of the run; parts of a method start from it.
+        load_network: (name, checkpoint or "", options) -> a network in eval mode on the device, for teachers and labelers.
+    """
+
+    network: nn.Module
+    num_classes: int
+    img_size: tuple[int, int]
+    device: torch.device
+    seed: int
+    load_network: Callable[[str, str, Mapping[str, Any]], nn.Module]
+
+
+class Method:
+    """A method that does nothing; subclasses override what they are about."""
+
+    name: str = ""
+    needs: Needs = Needs()
+
+    def companion(self, step: Step) -> Tensor | None:
+        """Pictures [B, 3, H, W] to go through the network in one batch with `step.images`, in front of them."""
+        return None
+
+    def terms(self, step: Step) -> dict[str, Tensor]:
+        """Named scalar loss terms, weighted."""
+        return {}
+
+    def after_backward(self, step: Step, loss_scale: float) -> None:
+        """Called after the backward pass of a micro-batch, whose loss was multiplied by `share` and `loss_scale`."""
+
+    def update(self, reduce: Callable[[Sequence[Tensor]], None]) -> dict[str, float]:
+        """Called after the network's optimizer has stepped: steps what the method trains itself.
+
+        Args:
+            reduce: sums tensors over the processes, in place.
+
+        Returns:
+            Numbers for the log.
+        """
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors and plain values that a resumed run needs; {} for a method without memory."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes over what `state_dict` gave."""
+
+
+def sample_generator(seed: int, *purpose: int | str) -> torch.Generator:
+    """A generator on the CPU for one sample and purpose."""
+    return torch.Generator().manual_seed(keyed_seed(seed, *purpose) >> 1)
+
+
+def draw_uniform(seeds: Sequence[int], shape: tuple[int, ...], purpose: str, like: Tensor) -> Tensor:
+    """U[0, 1) of [B, *shape], each sample from its own generator, with the dtype and on the device of `like`."""
+    drawn = torch.stack([torch.rand(shape, generator=sample_generator(seed, purpose)) for seed in seeds])
+    return drawn.to(device=like.device, dtype=like.dtype)

@@ -1,0 +1,238 @@
+"""The configuration of a training run: frozen dataclasses that are also the YAML recipe and the command line.
+
+    model: {name: fan_vit_tiny, tap: 4}
+    optimizer: {lr: 1.0e-3}
+    methods: {adl: {tau: 2.0}}
+
+`load_config` reads a recipe and `--set optimizer.lr=1e-3` changes it; unknown keys are errors (see `config_io`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+__all__ = [
+    "AugmentConfig",
+    "DataConfig",
+    "LoopConfig",
+    "LossConfig",
+    "ModelConfig",
+    "OptimizerConfig",
+    "ScheduleConfig",
+    "TrainConfig",
+]
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The network, as `robustvit.create_model` takes it.
+
+    Attributes:
+        name: ours, a published or any timm name.
+        num_classes: None takes the number from the data.
+        img_size: side of the pictures; None takes what the network was made for.
+        tap: number of TAP branches or the name of an alternative; None for none.
+        tap_blocks: "all", "shallow", "deep" or block indices.
+        token_head: STL's classifier of tokens.
+        drop_path: rate of stochastic depth.
+        pretrained: start from published weights.
+        checkpoint: start from this file of weights, or the folder of a run. Another number of classes gives a fresh head,
+            another image size resamples position tables.
+        options: further arguments of `create_model`.
+    """
+
+    name: str = "fan_vit_nano"
+    num_classes: int | None = None
+    img_size: int | None = None
+    tap: int | str | None = None
+    tap_blocks: str | tuple[int, ...] = "all"
+    token_head: bool = False
+    drop_path: float = 0.0
+    pretrained: bool = False
+    checkpoint: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Where the pictures come from.
+
+    Attributes:
+        train: class folders, CIFAR, tar, wds/..., hfds/..., or "scenes:20000" (that many generated pictures).
+        val: the same for validation; "" for none.
+        train_limit, val_limit: take a fixed random subset of this many; 0 for all.
+        copies: folders with distorted copies of the training pictures (DeepAugment: ROOT/EDSR/CLASS/..., ROOT/CAE/CLASS/...),
+            added to the training set.
+        repeats: times that a picture comes in one epoch with other augmentations (repeated augmentation); an epoch stays as
+            long, with fewer distinct pictures.
+        workers: processes that read and augment; 0 does it in a thread beside the network.
+        cache: keep decoded pictures in memory: "auto" does if they take less than 1 GB.
+    """
+
+    train: str = "scenes:20000"
+    val: str = "scenes:1000"
+    train_limit: int = 0
+    val_limit: int = 0
+    copies: tuple[str, ...] = ()
+    repeats: int = 1
+    workers: int = 0
+    cache: Literal["auto", "yes", "no"] = "auto"
+
+
+@dataclass(frozen=True)
+class AugmentConfig:
+    """What happens to a training picture, in this order. What happens to a sample depends on (seed, epoch, sample) alone.
+
+    Attributes:
+        crop: "resized" (random area and ratio, scaled to the size), "padded" (scaled to the size, padded by an eighth, random
+            crop: the habit on 32-pixel pictures) or "none" (scaled to the size).
+        scale, ratio: of the resized crop.
+        interpolation: "bilinear", "bicubic" or "random" of the two.
+        flip: probability of a horizontal flip.
+        rand_augment: timm's string, `rand-m9-mstd0.5-inc1`; "" for none.
+        color_jitter: strength, used where there is no RandAugment.
+        deepaugment: "noise2net", "self-cae" or "self-sr" breaks half of the pictures with a random network; "" for none.
+        mixup, cutmix: parameters of the Beta distribution; 0 for off.
+        mix_prob, mix_switch_prob: probability of mixing a batch, and of cutmix where both are on.
+        erasing: probability of random erasing.
+        mean, std: of the normalisation; None takes the network's.
+    """
+
+    crop: Literal["resized", "padded", "none"] = "padded"
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    interpolation: Literal["bilinear", "bicubic", "random"] = "random"
+    flip: float = 0.5
+    rand_augment: str = ""
+    color_jitter: float = 0.0
+    deepaugment: Literal["", "noise2net", "self-cae", "self-sr"] = ""
+    mixup: float = 0.0
+    cutmix: float = 0.0
+    mix_prob: float = 1.0
+    mix_switch_prob: float = 0.5
+    erasing: float = 0.0
+    mean: tuple[float, float, float] | None = None
+    std: tuple[float, float, float] | None = None
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    """The cross-entropy that methods add to.
+
+    Attributes:
+        smoothing: s: the true class keeps 1 - s + s / K.
+        weight: of the cross-entropy of the image label.
+    """
+
+    smoothing: float = 0.1
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """timm's optimizer.
+
+    Attributes:
+        name: as timm calls it.
+        lr: peak learning rate, for `lr_batch` pictures an update.
+        lr_batch: the rate becomes lr * batch / lr_batch; 0 takes `lr` as it is, whatever the batch.
+        weight_decay: not on biases, norms and what the network excepts.
+        layer_decay: factor of the rate from a block to the one before it; None for one rate.
+        clip_grad: largest norm of the gradient; None for no clipping.
+        options: further arguments of the optimizer (betas, eps, momentum).
+    """
+
+    name: str = "adamw"
+    lr: float = 1e-3
+    lr_batch: int = 0
+    weight_decay: float = 0.05
+    layer_decay: float | None = None
+    clip_grad: float | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ScheduleConfig:
+    """timm's schedule of the learning rate.
+
+    Attributes:
+        name: as timm calls it.
+        epochs: of the schedule.
+        warmup_epochs, warmup_lr: linear from `warmup_lr`; they replace the start of the schedule.
+        min_lr: at its end.
+        cooldown_epochs: further epochs at `min_lr`.
+        every: "update" or "epoch": how often the rate changes.
+        options: further arguments of timm's `create_scheduler_v2`.
+    """
+
+    name: str = "cosine"
+    epochs: int = 10
+    warmup_epochs: int = 1
+    warmup_lr: float = 1e-6
+    min_lr: float = 1e-6
+    cooldown_epochs: int = 0
+    every: Literal["update", "epoch"] = "update"
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LoopConfig:
+    """How the run goes.
+
+    Attributes:
+        batch_size: pictures an update, over all processes and micro-batches.
+        accumulate: micro-batches of an update in each process.
+        precision: "fp32", "bf16" or "fp16" (with a loss scaler).
+        channels_last, compile, grad_checkpointing: as PyTorch means them.
+        ema_decay: of the averaged weights; 0 for none.
+        ema_warmup: let the decay grow from 0 in short runs.
+        parallel: "ddp" or "fsdp", where torchrun started several processes.
+        sync_batchnorm: one set of batch statistics over all processes.
+        seed: of everything.
+        device: "auto", "cpu", "cuda", "mps".
+        checkpoint_every: updates between checkpoints; 0 for one at the end of each epoch.
+        keep: checkpoints to keep, besides the best.
+        log_every: updates between lines of metrics.jsonl.
+        validate_every: epochs between validations.
+        max_updates: stop after so many, where the schedule would go on; 0 for all.
+        tensorboard: write events too (extra `track`).
+    """
+
+    batch_size: int = 128
+    accumulate: int = 1
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    channels_last: bool = False
+    compile: bool = False
+    grad_checkpointing: bool = False
+    ema_decay: float = 0.0
+    ema_warmup: bool = False
+    parallel: Literal["ddp", "fsdp"] = "ddp"
+    sync_batchnorm: bool = False
+    seed: int = 0
+    device: str = "auto"
+    checkpoint_every: int = 0
+    keep: int = 2
+    log_every: int = 50
+    validate_every: int = 1
+    max_updates: int = 0
+    tensorboard: bool = False
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """One training run.
+
+    Attributes:
+        methods: name -> its config (`methods/registry`): `{"adl": AdlConfig(tau=2)}`.
+    """
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    augment: AugmentConfig = field(default_factory=AugmentConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    loop: LoopConfig = field(default_factory=LoopConfig)
+    methods: Mapping[str, Any] = field(default_factory=dict)

@@ -11,7 +11,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(INSTALLED)
-	$(BIN)/robustvit demo --output demo
+	$(BIN)/robustvit demo
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -37,4 +37,4 @@ format: $(INSTALLED)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv demo out
+	rm -rf .venv runs out

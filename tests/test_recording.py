@@ -352,3 +352,103 @@ def test_register_tokens_count_as_prefix() -> None:
         model(torch.randn(1, 3, 64, 64))
     assert tape.prefix_tokens == 4
     assert tape.attention[0].shape[-1] == 20
+
+
+def test_regions_are_the_tokens_of_a_window_that_see_each_other() -> None:
+    """Against the recorded attention: what a shift mask keeps apart has no weight. 11x11 tokens in windows of 4 are padded."""
+    options = SMALL_SWIN | {"img_size": 44, "depths": (2, 2), "num_heads": (1, 2)}
+    model = rv.create_model("swin_tiny_patch4_window7_224", **options).eval()
+    with torch.no_grad(), rv.record(model) as tape:
+        model(torch.randn(2, 3, 44, 44))
+    assert [None if r is None else list(r.shape) for r in tape.regions] == [[9, 16], [9, 16], [4, 16], [4, 16]]
+    for attention, regions, side in zip(tape.attention, tape.regions, (11, 11, 6, 6), strict=True):
+        assert int((regions >= 0).sum()) == side * side  # every real token once
+        apart = (regions[:, :, None] != regions[:, None, :]) & (regions[:, :, None] >= 0) & (regions[:, None, :] >= 0)
+        together = (regions[:, :, None] == regions[:, None, :]) & (regions[:, :, None] >= 0)
+        whole = attention.unflatten(0, (2, -1)).amax((0, 2))  # windows M M: of any picture and head
+        assert (whole[apart] < 1e-6).all()
+        assert (whole[together] > 1e-3).all()
+    assert [int(r.max()) > 0 for r in tape.regions] == [False, True, False, False]
+
+
+def test_windows_whose_tokens_all_see_each_other_have_no_regions() -> None:
+    model, images = build("fan_swin")
+    with rv.record(model) as tape:
+        model(images)
+    assert [r is None for r in tape.regions] == [True, False] + [True] * 6
+    assert tape.regions[1].unique().tolist() == [0, 2, 8, 10]  # the first tokens of four 2x2 regions
+    model, images = build("vit")
+    with rv.record(model) as tape:
+        model(images)
+    assert tape.regions == [None] * 3
+
+
+@pytest.mark.parametrize("maps", [False, True])
+@pytest.mark.parametrize("key", NETWORKS)
+def test_rows_of_the_map_can_be_computed_without_it(key: str, maps: bool) -> None:
+    model, images = build(key)
+    model.eval()
+    with rv.record(model) as expected:
+        model(images)
+    with rv.record(model, attention=maps) as tape:
+        model(images)
+    assert len(tape.attention) == (len(expected.attention) if maps else 0)
+    for rows, attention in zip(tape.rows, expected.attention, strict=True):
+        torch.testing.assert_close(rows.compute(), attention, rtol=1e-4, atol=1e-6)
+        if attention.shape[2] > 3:
+            parts = torch.cat([part.compute() for part in rows.split(2, skip=1)], dim=2)
+            torch.testing.assert_close(parts, attention[:, :, 1:], rtol=1e-4, atol=1e-6)
+
+
+def test_rows_are_kept_only_where_gradients_are() -> None:
+    model, images = build("fan_vit")
+    with torch.no_grad(), rv.record(model) as tape:
+        model(images)
+    assert tape.rows == []
+
+
+def test_normalised_queries_are_recorded_as_attention_uses_them() -> None:
+    model = rv.create_model("vit_tiny_patch16_224", **SMALL_VIT, qk_norm=True).eval()
+    with rv.record(model) as tape:
+        model(torch.randn(1, 3, 64, 64))
+    torch.testing.assert_close(tape.rows[0].compute(), tape.attention[0], rtol=1e-4, atol=1e-6)
+
+
+def test_attention_of_another_kind_has_no_rows() -> None:
+    model, images = build("vit")
+
+    class Rotary(type(model.blocks[0].attn)):  # may compute its map in any way
+        pass
+
+    model.blocks[0].attn.__class__ = Rotary
+    with rv.record(model) as tape:
+        model(images)
+    assert [rows is None for rows in tape.rows] == [True, False, False]
+
+
+@pytest.mark.parametrize("key", ["fan_vit", "fan_swin", "rvt_masked", "vit", "swin"])
+def test_a_part_of_a_tape_is_the_tape_of_these_pictures(key: str) -> None:
+    model, _ = build(key)
+    model.eval()
+    images = torch.randn(3, 3, NETWORKS[key][2], NETWORKS[key][2])
+    with rv.record(model) as tape:
+        model(images)
+    part = tape.part(1, 3, 3)
+    with rv.record(model) as expected:
+        model(images[1:])
+    close = dict(rtol=1e-4, atol=1e-5)
+    for name in ("attention", "features", "class_attention"):
+        torch.testing.assert_close(getattr(part, name), getattr(expected, name), **close)
+    torch.testing.assert_close([r.compute() for r in part.rows], [r.compute() for r in expected.rows], **close)
+    assert (part.grids, part.prefix_tokens) == (expected.grids, expected.prefix_tokens)
+    for regions, other in zip(part.regions, expected.regions, strict=True):
+        assert (regions is None and other is None) or torch.equal(regions, other)
+
+
+def test_a_part_that_is_not_on_the_tape_is_refused() -> None:
+    model, images = build("fan_vit")
+    with rv.record(model) as tape:
+        model(images)
+    for start, stop, of in ((0, 1, 3), (1, 1, 2), (0, 3, 2), (-1, 1, 2)):
+        with pytest.raises(ValueError, match=f"pictures {start} to {stop} of {of} are not on a tape of 2 pictures"):
+            tape.part(start, stop, of)

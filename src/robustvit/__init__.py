@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from robustvit.models.official import from_official
     from robustvit.models.registry import create_model, list_models
     from robustvit.recording import NothingRecordedError, Tape, record
+    from robustvit.training.config import TrainConfig
+    from robustvit.training.config_io import load_config
+    from robustvit.training.train import train
     from robustvit.weights import CheckpointError, read_weights
 
 __version__ = "0.1.0"
@@ -31,6 +34,7 @@ _HOME = {
     "NothingRecordedError": "recording",
     "Results": "evaluation.results",
     "Tape": "recording",
+    "TrainConfig": "training.config",
     "corrupt": "corruptions.registry",
     "corruption_names": "corruptions.registry",
     "create_model": "models.registry",
@@ -39,8 +43,10 @@ _HOME = {
     "fuse": "fusing",
     "fuse_token_logits": "layers.token_head",
     "list_models": "models.registry",
+    "load_config": "training.config_io",
     "read_weights": "weights",
     "record": "recording",
+    "train": "training.train",
 }
 
 __all__ = [
@@ -50,6 +56,7 @@ __all__ = [
     "NothingRecordedError",
     "Results",
     "Tape",
+    "TrainConfig",
     "corrupt",
     "corruption_names",
     "create_model",
@@ -58,8 +65,10 @@ __all__ = [
     "fuse",
     "fuse_token_logits",
     "list_models",
+    "load_config",
     "read_weights",
     "record",
+    "train",
 ]
 
 

@@ -9,18 +9,69 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from timm.layers import Attention
 from timm.models.cait import ClassAttn
-from timm.models.swin_transformer import WindowAttention
+from timm.models.swin_transformer import WindowAttention, window_partition
 from torch import Tensor, nn
 
-__all__ = ["NothingRecordedError", "Tape", "record"]
+from robustvit.layers.position_scaled_attention import PositionScaledAttention
+
+__all__ = ["AttentionRows", "NothingRecordedError", "Tape", "attention_blocks", "has_attention_rows", "record"]
 
 
 class NothingRecordedError(RuntimeError):
     """The network has nothing that could be recorded, or it did not run."""
+
+
+@dataclass(frozen=True)
+class AttentionRows:
+    """Rows of one block's attention map that are yet to be computed, from what the block keeps for its gradient anyway.
+
+    Attributes:
+        q, k: [B, heads, R, d] of the rows, [B, heads, N, d]; Swin: [B * windows, ...].
+        scale: factor on q.
+        gate: RVT's mask [heads, R, N], whose sigmoid multiplies the scores; elsewhere None.
+        bias, mask: Swin's [heads, R, N] and, where windows are shifted, [windows, R, N], added to the scores; elsewhere None.
+        dropout: rate of dropout on the map, which cannot be repeated: `compute` gives the map before it.
+    """
+
+    q: Tensor
+    k: Tensor
+    scale: float
+    gate: Tensor | None = None
+    bias: Tensor | None = None
+    mask: Tensor | None = None
+    dropout: float = 0.0
+
+    def compute(self) -> Tensor:
+        """[B, heads, R, N] after softmax, in float32 at least: these rows of `Tape.attention`."""
+        scores = (self.q * self.scale) @ self.k.transpose(-2, -1)
+        if self.gate is not None:
+            scores = scores * self.gate.sigmoid()
+        if self.bias is not None:
+            scores = scores + self.bias
+        if self.mask is not None:  # windows repeat over the batch
+            scores = (scores.unflatten(0, (-1, self.mask.shape[0])) + self.mask[:, None]).flatten(0, 1)
+        return scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+
+    def split(self, rows: int, skip: int = 0) -> list[AttentionRows]:
+        """The rows from `skip` on, at most so many at a time."""
+        N = self.q.shape[2]
+        sizes = [skip] * bool(skip) + [min(rows, N - start) for start in range(skip, N, rows)]
+
+        def cut(x: Tensor | None) -> list[Any]:  # one node in the graph, so that gradients meet in one tensor
+            return [None] * len(sizes) if x is None else list(x.split(sizes, dim=-2))
+
+        parts = zip(cut(self.q), cut(self.gate), cut(self.bias), cut(self.mask), strict=True)
+        return [replace(self, q=q, gate=gate, bias=bias, mask=mask) for q, gate, bias, mask in parts][bool(skip) :]
+
+    def part(self, share: slice) -> AttentionRows:
+        """Of some pictures."""
+        return replace(self, q=self.q[share], k=self.k[share])
 
 
 class Tape:
@@ -31,6 +82,10 @@ class Tape:
             queries; N counts prefix tokens. Swin: [B * windows, heads, M, M], windows of a picture together, row-major.
         features: per block [B, N, C], the output of the block.
         grids: per block (Hp, Wp), the grid that the image tokens of the features are on.
+        regions: per block None, or int [windows, M] for Swin's windows that are shifted or padded: tokens with different
+            numbers do not see each other, and -1 marks padding (which the others may see).
+        rows: per block what rows of its map can be computed from, without the whole map; None for attention of another kind
+            than ViT's, RVT's and Swin's. Kept only while gradients are, where it takes no memory of its own; else empty.
         class_attention: per class-attention block [B, heads, 1, 1 + N] (FAN; elsewhere empty).
         prefix_tokens: class and distillation tokens in front of the image tokens.
     """
@@ -48,6 +103,8 @@ class Tape:
         self.attention: list[Tensor] = []
         self.features: list[Tensor] = []
         self.grids: list[tuple[int, int]] = []
+        self.regions: list[Tensor | None] = []
+        self.rows: list[AttentionRows | None] = []
         self.class_attention: list[Tensor] = []
 
     @property
@@ -56,6 +113,46 @@ class Tape:
         if not self.grids:
             raise NothingRecordedError("nothing has been recorded yet: call the network inside `with record(model) as tape:`")
         return self.grids[-1]
+
+    def part(self, start: int, stop: int, of: int) -> Tape:
+        """What was recorded of the pictures from `start` to `stop`, of the batch of `of` pictures that ran.
+
+        Tensors are views; grids and regions are those of every picture.
+        """
+        ran = self.features[0].shape[0] if self.features else of
+        if ran != of or not 0 <= start < stop <= of:
+            raise ValueError(f"pictures {start} to {stop} of {of} are not on a tape of {ran} pictures")
+
+        def cut(x: Tensor) -> slice:  # the windows of a picture are together
+            each = x.shape[0] // of
+            return slice(start * each, stop * each)
+
+        tape = Tape(self.prefix_tokens)
+        for name in ("attention", "features", "class_attention"):
+            setattr(tape, name, [x[cut(x)] for x in getattr(self, name)])
+        tape.rows = [None if rows is None else rows.part(cut(rows.q)) for rows in self.rows]
+        tape.grids, tape.regions = list(self.grids), list(self.regions)
+        return tape
+
+
+def attention_blocks(model: nn.Module) -> list[Any]:
+    """The blocks whose attention among tokens `record` reads, in the order of the tape.
+
+    Raises:
+        NothingRecordedError: there are none.
+    """
+    blocks = [m for m in model.modules() if _has_attention(m) and not isinstance(m.attn, ClassAttn)]
+    if not blocks:
+        raise NothingRecordedError(
+            f"{type(model).__name__} has no attention that can be recorded; FAN, FAN-Swin, RVT and timm's ViT, DeiT and "
+            "Swin have"
+        )
+    return blocks
+
+
+def has_attention_rows(attention: nn.Module) -> bool:
+    """Whether `Tape.rows` knows this kind of attention. Kinds derived from it (differential, rotary) compute other maps."""
+    return type(attention) in (Attention, PositionScaledAttention) or isinstance(attention, WindowAttention)
 
 
 def _has_attention(module: nn.Module) -> bool:
@@ -84,13 +181,8 @@ def record(model: nn.Module, *, attention: bool = True) -> Iterator[Tape]:
         ...     logits = model(images)
         >>> tape.attention[-1].mean(1)   # B N N, heads averaged
     """
+    first = attention_blocks(model)[0]
     blocks = [m for m in model.modules() if _has_attention(m)]
-    token_blocks = [m for m in blocks if not isinstance(m.attn, ClassAttn)]
-    if not token_blocks:
-        raise NothingRecordedError(
-            f"{type(model).__name__} has no attention that can be recorded; FAN, FAN-Swin, RVT and timm's ViT, DeiT and "
-            "Swin have"
-        )
     owner = next((m for m in model.modules() if hasattr(m, "num_prefix_tokens")), None)
     tape = Tape(int(owner.num_prefix_tokens) if owner is not None else 0)  # type: ignore[arg-type]
     with ExitStack() as stack:
@@ -102,7 +194,7 @@ def record(model: nn.Module, *, attention: bool = True) -> Iterator[Tape]:
         for handle in source.handles:
             stack.callback(handle.remove)
         for block in blocks:
-            for handle in _attach(block, block is token_blocks[0], tape, source, attention):
+            for handle in _BlockRecorder(block, block is first, tape, source, attention).handles:
                 stack.callback(handle.remove)
             if attention:
                 stack.enter_context(_attribute(block.attn, "fused_attn", False))
@@ -137,30 +229,75 @@ class _GridSource:
         self.grid = (int(H), int(W))
 
 
-def _attach(block: nn.Module, is_first: bool, tape: Tape, source: _GridSource, maps: bool) -> list[Any]:
-    """Hooks that write one block's attention (where `maps` are wanted) and output to the tape."""
-    attention = block.attn
-    is_class_attention = isinstance(attention, ClassAttn)
+class _BlockRecorder:
+    """Hooks that write one block to the tape: its output, what its map is made from, and the map where `maps` are wanted."""
 
-    def start(module: nn.Module, inputs: tuple[Any, ...]) -> None:
-        tape.clear()
+    def __init__(self, block: Any, is_first: bool, tape: Tape, source: _GridSource, maps: bool) -> None:
+        self.block, self.tape, self.source = block, tape, source
+        self.attention: Any = block.attn
+        self.is_windowed = isinstance(self.attention, WindowAttention)
+        self.projected: Tensor | None = None
+        self.masks: list[Any] = []
+        self.handles: list[Any] = [block.register_forward_pre_hook(self._start)] if is_first else []
+        if maps:
+            self.handles.append(self.attention.attn_drop.register_forward_hook(self._keep_map))
+        if isinstance(self.attention, ClassAttn):
+            return
+        if has_attention_rows(self.attention):
+            self.handles.append(self.attention.qkv.register_forward_hook(self._note_projection))
+        self.handles.append(self.attention.register_forward_hook(self._keep_rows, with_kwargs=True))
+        self.handles.append(block.register_forward_hook(self._keep_features))
 
-    def keep_attention(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
-        (tape.class_attention if is_class_attention else tape.attention).append(output)
+    def _start(self, module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        self.tape.clear()
 
-    def keep_features(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def _keep_map(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        (self.tape.class_attention if isinstance(self.attention, ClassAttn) else self.tape.attention).append(output)
+
+    def _note_projection(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        self.projected = output if torch.is_grad_enabled() else None
+
+    def _keep_rows(self, module: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any], output: Tensor) -> None:
+        self.masks = [given for given in (*inputs[1:], *options.values()) if given is not None and given is not False]
+        projected, self.projected = self.projected, None
+        if not torch.is_grad_enabled():
+            return
+        is_known = projected is not None and (self.is_windowed or not self.masks)
+        self.tape.rows.append(_rows(self.attention, projected, self.masks) if is_known else None)  # type: ignore[arg-type]
+
+    def _keep_features(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
         grid: tuple[int, int] | None
-        if isinstance(attention, WindowAttention):  # B H W C
+        if self.is_windowed:  # B H W C
             grid = (output.shape[1], output.shape[2])
             output = output.flatten(1, 2)
+            self.tape.regions.append(_regions(grid, self.block.window_size, self.masks, output.device))
         else:
-            grid = inputs[1] if len(inputs) > 1 and isinstance(inputs[1], tuple) else source.grid
-        tape.features.append(output)
-        tape.grids.append(grid if grid is not None else (1, output.shape[1] - tape.prefix_tokens))
+            grid = inputs[1] if len(inputs) > 1 and isinstance(inputs[1], tuple) else self.source.grid
+            self.tape.regions.append(None)
+        self.tape.features.append(output)
+        self.tape.grids.append(grid if grid is not None else (1, output.shape[1] - self.tape.prefix_tokens))
 
-    handles: list[Any] = [block.register_forward_pre_hook(start)] if is_first else []
-    if maps:
-        handles.append(attention.attn_drop.register_forward_hook(keep_attention))  # type: ignore[union-attr]
-    if not is_class_attention:
-        handles.append(block.register_forward_hook(keep_features))
-    return handles
+
+def _rows(attention: Any, projected: Tensor, masks: list[Tensor]) -> AttentionRows:
+    """From the output of qkv [B, N, 3 heads d]."""
+    q, k, _ = projected.unflatten(-1, (3, attention.num_heads, -1)).permute(2, 0, 3, 1, 4)  # B heads N d
+    dropout = float(attention.attn_drop.p) if attention.training else 0.0
+    rows = AttentionRows(q, k, attention.scale, dropout=dropout)
+    if isinstance(attention, WindowAttention):
+        return replace(rows, bias=attention._get_rel_pos_bias()[0], mask=masks[0] if masks else None)
+    if isinstance(attention, PositionScaledAttention):
+        return replace(rows, gate=attention.mask)
+    return replace(rows, q=attention.q_norm(q), k=attention.k_norm(k))
+
+
+def _regions(grid: tuple[int, int], window: tuple[int, int], masks: list[Tensor], device: torch.device) -> Tensor | None:
+    """Region numbers [windows, M] of a map of size `grid` in windows; None where all tokens of a window see each other."""
+    padded = [-(-n // side) * side for n, side in zip(grid, window, strict=True)]
+    if not masks and padded == list(grid):
+        return None
+    is_real = torch.zeros(1, *padded, 1, dtype=torch.bool, device=device)
+    is_real[:, : grid[0], : grid[1]] = True  # timm shifts first and pads then, at the end
+    is_real = window_partition(is_real, window).flatten(1)  # windows M
+    # the number of a region: its first token
+    numbers = (masks[0] == 0).int().argmax(-1) if masks else torch.zeros_like(is_real, dtype=torch.int64)
+    return torch.where(is_real, numbers, -1)

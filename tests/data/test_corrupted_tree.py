@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import multiprocessing
+import os
 import pickle
 import shutil
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ import torch
 from PIL import Image
 
 import robustvit as rv
-from robustvit.data import copy_workers, tree_records
+from robustvit.data import copy_workers, source_records, tree_records
 from robustvit.data.copying import Copying, copied_names, pictures_below
 from robustvit.data.corrupted_tree import corrupt_tree
 
@@ -209,7 +210,8 @@ def test_only_a_few_jobs_are_handed_out_ahead(source: Path, tmp_path: Path) -> N
             yield copy_workers.Job(work, Path("cat/a.png"), (), 4)
 
     running = copy_workers.results(jobs(), workers=2)
-    assert next(running) == (4, ([], None))
+    job, done = next(running)
+    assert (job.present, done) == (4, copy_workers.Copied())
     assert handed_out == copy_workers.AHEAD * 2
     assert len(list(running)) == 99
     assert not multiprocessing.active_children()  # nothing was missing, so no process was needed
@@ -311,3 +313,78 @@ def test_photographs_of_frost_are_checked_before_the_work_starts(source: Path, t
         with pytest.raises(OSError, match=told):
             corrupt_tree(source, tmp_path / "out", frost, workers=1)
     assert not (tmp_path / "out").exists()
+
+
+def repaint(path: Path, size: tuple[int, int] = (90, 120), later_ns: int = 10**9) -> None:
+    """Another picture in the same file, as big in bytes where it is a PNG without compression."""
+    before = path.stat().st_mtime_ns
+    Image.fromarray(np.random.default_rng(99).integers(0, 255, (*size, 3), np.uint8)).save(path)
+    os.utime(path, ns=(before + later_ns, before + later_ns))
+
+
+@pytest.mark.parametrize("size", [(90, 120), (70, 70)])
+def test_a_picture_that_was_replaced_in_place_is_copied_again(size: tuple[int, int], source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    corrupt_tree(source, out, COPYING, workers=1)
+    repaint(source / "cat/a.png", size)
+    again = corrupt_tree(source, out, COPYING, workers=1)
+    assert (again.written, again.present, again.changed) == (4, 8, ("cat/a.png",))
+    corrupt_tree(source, tmp_path / "fresh", COPYING, workers=1)
+    for kind in ("files", "listed"):
+        ours, fresh = (copied(root) if kind == "files" else sums(root) for root in (out, tmp_path / "fresh"))
+        assert ours == fresh
+    third = corrupt_tree(source, out, COPYING, workers=1)
+    assert (third.written, third.changed) == (0, ())
+
+
+def copied(root: Path) -> dict[str, bytes]:
+    return {name: data for name, data in files(root).items() if "/" in name}
+
+
+def sums(root: Path) -> list[str]:
+    return sorted(line for path in root.glob("checksums-*") for line in path.read_text().splitlines())
+
+
+def test_a_picture_that_only_looks_newer_is_not_copied_again(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, read = tmp_path / "out", []
+    corrupt_tree(source, out, COPYING, workers=1)
+    os.utime(source / "dog/c.png", ns=(1, 1))
+    checksum = source_records._checksum
+    monkeypatch.setattr(source_records, "_checksum", lambda path: read.append(path.name) or checksum(path))
+    for expected in (["c.png"], ["c.png"]):  # its new time is noted, so that it is read once
+        assert corrupt_tree(source, out, COPYING, workers=1).written == 0
+        assert read == expected
+
+
+def test_a_change_is_found_however_the_work_is_shared_out(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for rank in (0, 1):
+        corrupt_tree(source, out, COPYING, workers=1, rank=rank, world=2)
+    repaint(source / "cat/b.jpg")
+    repaint(source / "dog/c.png")
+    done = [corrupt_tree(source, out, COPYING, workers=1, rank=rank, world=3) for rank in (2, 0, 1)]
+    assert sum(d.written for d in done) == 8
+    corrupt_tree(source, tmp_path / "fresh", COPYING, workers=1)
+    assert copied(out) == copied(tmp_path / "fresh")
+    assert sums(out) == sums(tmp_path / "fresh")
+
+
+def test_old_copies_of_a_changed_picture_do_not_stay_where_this_run_makes_none(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    corrupt_tree(source, out, COPYING, workers=1)
+    repaint(source / "cat/a.png")
+    corrupt_tree(source, out, replace(COPYING, names=("fog",)), workers=1)
+    assert not (out / "contrast/1/cat/a.png").exists()
+    assert (out / "contrast/1/dog/c.png").exists()
+    (source / "dog/c.png").write_text("no picture any more")
+    corrupt_tree(source, out, replace(COPYING, names=("fog",)), workers=1)
+    assert not (out / "fog/1/dog/c.png").exists()
+
+
+def test_a_tree_without_records_goes_on(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    corrupt_tree(source, out, COPYING, workers=1)
+    (out / "sources-0-of-1.tsv").unlink()
+    assert corrupt_tree(source, out, COPYING, workers=1).present == 12

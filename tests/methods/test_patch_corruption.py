@@ -47,7 +47,7 @@ def test_scores_and_choice_equal_the_reference(case: tuple[PatchScorer, Tensor, 
 def test_corrupted_pictures_equal_the_reference(case: tuple[PatchScorer, Tensor, Tensor, Tensor]) -> None:
     scorer, x, noise, _ = case
     covered, expected = cover_patches(x, keep_mask(scorer(x), 0.25), noise, MEAN, STD), CASE["xhat_rho=0.25"]
-    assert float(covered.sum()) == pytest.approx(expected["sum"], abs=1e-4)
+    assert covered.sum().item() == pytest.approx(expected["sum"], abs=1e-4)
     torch.testing.assert_close(covered[0, 0, 0], torch.tensor(expected["row_b0_c0_y0"]), rtol=0, atol=1e-5)
     torch.testing.assert_close(covered[1, 2, 5], torch.tensor(expected["row_b1_c2_y5"]), rtol=0, atol=1e-5)
 
@@ -67,9 +67,28 @@ def test_gradients_pass_straight_through_and_are_clipped(
 
 @given(st.integers(2, 40), st.floats(0.01, 0.9))
 def test_as_many_patches_as_the_quantile_says_are_covered(patches: int, rho: float) -> None:
-    scores = random_scores(3, patches)
+    scores = random_scores(range(3), patches, torch.empty(0))
     thresholds = scores.quantile(rho, dim=1, keepdim=True)
     assert torch.equal(keep_mask(scores, rho), (scores > thresholds).float()) or rho * (patches - 1) % 1 < 1e-5
+
+
+@pytest.mark.parametrize(("patches", "covered"), [(196, 20), (64, 7), (16, 2)])
+def test_a_tenth_is_as_many_patches_as_released(patches: int, covered: int) -> None:
+    scores = random_scores(range(2), patches, torch.empty(0))
+    assert (keep_mask(scores, 0.1) == 0).sum(1).tolist() == [covered] * 2
+
+
+def test_the_network_at_224_pixels_is_as_large_as_released() -> None:
+    assert sum(parameter.numel() for parameter in PatchScorer((224, 224), 16).parameters()) == 39184
+
+
+def test_random_choice_and_noise_depend_on_the_seed_of_the_sample_alone() -> None:
+    x = torch.zeros(3, 3, 8, 8)
+    scores, noise = random_scores([7, 8, 9], 16, x), draw_noise(x, "unit_normalised", MEAN, STD, [7, 8, 9])
+    assert torch.equal(random_scores([9, 7], 16, x), scores[[2, 0]])
+    assert torch.equal(draw_noise(x[:2], "unit_normalised", MEAN, STD, [9, 7]), noise[[2, 0]])
+    assert not torch.equal(scores[0], scores[1])
+    assert not torch.equal(noise[0], noise[1])
 
 
 def test_equal_scores_cover_no_more_than_the_share() -> None:
@@ -78,11 +97,12 @@ def test_equal_scores_cover_no_more_than_the_share() -> None:
 
 def test_noise_is_what_it_is_called() -> None:
     x = torch.zeros(2, 3, 64, 64)
-    assert draw_noise(x, "zero", MEAN, STD).abs().max() == 0
-    unit = draw_noise(x, "unit_normalised", MEAN, STD)
+    assert draw_noise(x, "zero", MEAN, STD, range(2)).abs().max() == 0
+    unit = draw_noise(x, "unit_normalised", MEAN, STD, range(2))
     assert 0 <= unit.min() < 0.01
     assert 0.99 < unit.max() < 1
-    pixels = draw_noise(x, "pixel_uniform", MEAN, STD) * torch.tensor(STD)[:, None, None] + torch.tensor(MEAN)[:, None, None]
+    normalised = draw_noise(x, "pixel_uniform", MEAN, STD, range(2))
+    pixels = normalised * torch.tensor(STD)[:, None, None] + torch.tensor(MEAN)[:, None, None]
     assert -1e-6 <= pixels.min() < 0.01
     assert 0.99 < pixels.max() <= 1 + 1e-6
 

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from robustvit.metrics import (
     COMMON15,
     bootstrap_cells,
+    bootstrap_differences,
     bootstrap_mean,
+    bootstrap_scores,
     mean_accuracy,
     mean_corruption_error,
     relative_mean_corruption_error,
@@ -115,3 +117,48 @@ def test_impossible_requests_are_refused() -> None:
         bootstrap_mean(np.zeros(0))
     with pytest.raises(ValueError, match=r"the statistic must turn \[1000, cells\] into \[1000\]"):
         bootstrap_cells(np.ones((2, 3)), lambda accuracies: accuracies.mean())
+
+
+def test_a_paired_difference_follows_the_draws_of_the_pictures_that_differ() -> None:
+    """Of 4 pictures one differs, so a draw has a difference of k/4 with k binomial (4, 1/4): P(k <= 2) = 0.949."""
+    first, second = [[True, True, False, False]], [[True, False, False, False]]
+    found = bootstrap_differences(first, second, {"accuracy": lambda a: a[..., 0]}, resamples=20_000)["accuracy"]
+    assert (found.estimate, found.low, found.high) == (0.25, 0.0, 0.75)
+
+
+def test_pairing_leaves_out_what_makes_pictures_hard_for_both_networks() -> None:
+    generator = np.random.default_rng(0)
+    hard = generator.uniform(size=500) < 0.5
+    first = ~hard | (generator.uniform(size=500) < 0.06)
+    clean = clean_accuracy_of([CLEAN])
+    paired = bootstrap_differences(first[None], ~hard[None], {"clean": clean})["clean"]
+    one, other = bootstrap_mean(first), bootstrap_mean(~hard)
+    assert one.low < other.high  # side by side, the intervals overlap
+    assert 0 < paired.low < paired.estimate == pytest.approx(one.estimate - other.estimate)
+
+
+@settings(deadline=None)
+@given(outcomes, st.integers(0, 100))
+def test_a_network_does_not_differ_from_itself(values: list[bool], seed: int) -> None:
+    found = bootstrap_differences([values], [values], {"clean": clean_accuracy_of([CLEAN])}, seed=seed, resamples=50)
+    assert (found["clean"].estimate, found["clean"].low, found["clean"].high) == (0, 0, 0)
+
+
+def test_differences_of_other_cells_or_pictures_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"the same cells and pictures, got \[1, 3\] and \[1, 4\]"):
+        bootstrap_differences(np.ones((1, 3)), np.ones((1, 4)), {})
+
+
+def test_scores_of_one_call_are_those_of_single_calls() -> None:
+    table = _outcomes()
+    scores = {"clean": clean_accuracy_of(CELLS), "mean": mean_accuracy_of(CELLS), "kept": retention_of(CELLS)}
+    together = bootstrap_scores(table, scores, seed=3)
+    assert together == {name: bootstrap_cells(table, score, seed=3) for name, score in scores.items()}
+
+
+def test_the_mean_of_some_types_leaves_the_others_out() -> None:
+    table = _outcomes()
+    fog = [i for i, (name, _) in enumerate(CELLS) if name == "fog"]
+    assert mean_accuracy_of(CELLS, ["fog"])(table.mean(1)) == pytest.approx(table[fog].mean())
+    with pytest.raises(ValueError, match="the mean over the given types has no cells for: rain"):
+        mean_accuracy_of(CELLS, ["fog", "rain"])

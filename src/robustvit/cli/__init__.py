@@ -26,9 +26,10 @@ class Command(NamedTuple):
 COMMANDS = {
     "models": Command("robustvit.cli.models", "list the networks: size, input, strides, published weights"),
     "export": Command("robustvit.cli.export", "write a network to an ONNX or PyTorch (.pt2) file, checked against eager"),
+    "train": Command("robustvit.cli.train", "train a network by a recipe: TAP, ADL, AFAT, STL on any backbone"),
     "eval": Command("robustvit.cli.eval", "measure how much of a classifier's accuracy survives corruptions and shifts"),
     "corrupt": Command("robustvit.cli.corrupt", "write a corrupted copy of a data set, as ImageNet-C, Cityscapes-C or COCO-C"),
-    "demo": Command("robustvit.cli.demo", "build a network, check it against reference values, draw its attention"),
+    "demo": Command("robustvit.cli.demo", "train a plain and a robust network in minutes, measure both, write a report"),
 }
 
 USER_ERRORS = (ValueError, OSError, RuntimeError)

@@ -12,6 +12,7 @@ import tyro
 from robustvit.cli.console import note, print_json, progress_bar, tables
 
 if TYPE_CHECKING:
+    from robustvit.data.copying import Copying
     from robustvit.data.corrupted_tree import TreeSummary
 
 __all__ = ["corrupt"]
@@ -36,7 +37,8 @@ def corrupt(
 ) -> None:
     """Write corrupted copies of the pictures below SRC to DST, in the layout of ImageNet-C, Cityscapes-C or COCO-C.
 
-    A second run does only what is missing. Under torchrun, the processes share the pictures. Annotations are not touched.
+    A second run does only what is missing, and the copies of pictures that were replaced since then. Under torchrun, the
+    processes share the pictures. Annotations are not touched.
 
     Args:
         source: folder with the pictures: SRC/CLASS/PICTURE; for cityscapes ..._leftImg8bit files at any depth; for coco any.
@@ -55,7 +57,7 @@ def corrupt(
         as_json: print JSON.
     """
     _check(severities, size, whole, quality, workers, layout)
-    from robustvit.data.corrupted_tree import Copying, copied_names, corrupt_tree
+    from robustvit.data.copying import Copying, copied_names
 
     cropped = layout == "imagenet" and not whole
     copying = Copying(
@@ -69,11 +71,16 @@ def corrupt(
         channel_order="bgr" if bgr else "rgb",
         frost_folder=str(frost_folder) if frost_folder else None,
     )
+    _run(source, destination, copying, workers or _cores(), as_json)
+
+
+def _run(source: Path, destination: Path, copying: Copying, workers: int, as_json: bool) -> None:
+    from robustvit.data.corrupted_tree import corrupt_tree
+
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     try:
         with progress_bar() as report:
-            count = workers or _cores()
-            done = corrupt_tree(source, destination, copying, workers=count, rank=rank, world=world, report=report)
+            done = corrupt_tree(source, destination, copying, workers=workers, rank=rank, world=world, report=report)
     except KeyboardInterrupt:
         note("stopped; finished files stay, and the same command goes on")
         raise
@@ -91,6 +98,9 @@ def _tell(destination: Path, done: TreeSummary, world: int, as_json: bool) -> No
     """The summary, which under torchrun is that of the first process."""
     for message in done.notes:
         note(message)
+    if done.changed:
+        some = ", ".join(done.changed[:3]) + (", ..." if len(done.changed) > 3 else "")
+        note(f"{len(done.changed)} pictures were replaced since they were copied ({some}); their copies are made again")
     if as_json:
         print_json({"destination": destination, "process": 0, "processes": world, **asdict(done)})
         return

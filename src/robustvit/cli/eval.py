@@ -12,6 +12,8 @@ import tyro
 from robustvit.cli.console import note, print_json, progress_bar, tables, working
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from robustvit.evaluation.results import Results, Value
 
 __all__ = ["eval"]
@@ -62,32 +64,11 @@ def eval(  # noqa: A001
         untrained: allow a network without weights (to try things out).
         as_json: print JSON.
     """
-    from robustvit.evaluation.evaluate import evaluate
-
     given = {"num_classes": num_classes, "img_size": img_size}
     networks = _networks(models, untrained, {k: v for k, v in given.items() if v}, device)
-    try:
-        with progress_bar() as report:
-            results = evaluate(
-                networks,
-                data,
-                suite,
-                class_map=class_map,
-                protocol=protocol,
-                size=img_size,
-                limit=limit,
-                seed=seed,
-                jpeg=not no_jpeg,
-                channel_order="bgr" if bgr else "rgb",
-                frost_folder=frost_folder,
-                batch_size=batch_size,
-                output=output,
-                resume=resume,
-                report=report,
-            )
-    except KeyboardInterrupt:
-        note(f"stopped; what is done is kept in {output}, and the same command with --resume goes on from there")
-        raise
+    how = {"class_map": class_map, "protocol": protocol, "size": img_size, "limit": limit, "seed": seed, "resume": resume}
+    how |= {"jpeg": not no_jpeg, "channel_order": "bgr" if bgr else "rgb", "frost_folder": frost_folder}
+    results = _measure(networks, data, suite, output, {**how, "batch_size": batch_size})
     if int(os.environ.get("RANK", "0")):
         return
     if as_json:
@@ -95,6 +76,17 @@ def eval(  # noqa: A001
         return
     _print(results)
     note(f"{output}/report.html shows it; {output}/results.json and results.csv have the numbers")
+
+
+def _measure(networks: dict[str, Any], data: str, suite: Sequence[str], output: Path, how: dict[str, Any]) -> Results:
+    from robustvit.evaluation.evaluate import evaluate
+
+    try:
+        with progress_bar() as report:
+            return evaluate(networks, data, suite, output=output, report=report, **how)
+    except KeyboardInterrupt:
+        note(f"stopped; what is done is kept in {output}, and the same command with --resume goes on from there")
+        raise
 
 
 def _networks(models: Sequence[str], untrained: bool, options: dict[str, Any], device: str) -> dict[str, Any]:
@@ -121,24 +113,16 @@ def _load(model: str, untrained: bool, options: dict[str, Any]) -> Any:
 
 
 def _shown(name: str, value: Value) -> str:
-    if "distance" in name:
-        return f"{value.value:.2f}"
-    interval = "" if value.low is None or value.high is None else f" ({value.low:.1%} to {value.high:.1%})"
-    return f"{value.value:.1%}{interval}"
+    form = ".2f" if "distance" in name else ".1%"
+    interval = "" if value.low is None or value.high is None else f" ({value.low:{form}} to {value.high:{form}})"
+    return f"{value.value:{form}}{interval}"
 
 
 def _print(results: Results) -> None:
-    from rich.table import Table
-
-    table = Table(header_style="bold", pad_edge=False)
-    table.add_column("")
-    for model in results.models:
-        table.add_column(model.name, justify="right")
-    for key in dict.fromkeys(key for model in results.models for key in model.summary):
-        values = [model.summary.get(key) for model in results.models]
-        table.add_row(key.replace("_", " "), *(_shown(key, value) if value else "" for value in values))
     console = tables()
-    console.print(table)
+    console.print(_summaries(results))
+    if results.differences:
+        console.print(_differences(results))
     skipped = sum(len(model.skipped) for model in results.models)
     if skipped:
         console.print(f"{skipped} pictures could not be read; results.json names them", highlight=False)
@@ -147,3 +131,44 @@ def _print(results: Results) -> None:
             console.print(
                 f"{model.name} gave {lost} answers that are not finite numbers; they count as wrong", highlight=False
             )
+
+
+def _summaries(results: Results) -> Table:
+    from rich.table import Table
+
+    table = Table(header_style="bold", pad_edge=False)
+    table.add_column("")
+    for model in results.models:
+        table.add_column(model.name, justify="right")
+    rows = [(key.replace("_", " "), [m.summary.get(key) for m in results.models], key) for key in _keys(results)]
+    for number, measurement in enumerate(results.models[0].measurements):
+        suites = f" ({', '.join(measurement.suites)})" if number else ""
+        for group in measurement.group_accuracies if len(measurement.group_accuracies) > 1 else ():
+            values = [model.measurements[number].group_accuracies.get(group) for model in results.models]
+            rows.append((f"mean accuracy, {group}{suites}", values, group))
+    for label, values, key in rows:
+        table.add_row(label, *(_shown(key, value) if value else "" for value in values))
+    return table
+
+
+def _keys(results: Results) -> list[str]:
+    return list(dict.fromkeys(key for model in results.models for key in model.summary))
+
+
+def _differences(results: Results) -> Table:
+    """Every two networks, by the number that ranks them in each measurement."""
+    from rich.table import Table
+
+    from robustvit.report.headline import RANKED_BY
+    from robustvit.report.numbers import change, change_interval, is_clear
+
+    table = Table(header_style="bold", pad_edge=False)
+    for heading in ("difference", "of", "points", "95 % interval", ""):
+        table.add_column(heading, justify="right" if heading == "points" else "left")
+    for difference in results.differences:
+        if name := next((name for name in RANKED_BY if name in difference.summary), None):
+            value = difference.summary[name]
+            remark = "may be chance" if is_clear(value) is False else ""
+            numbers = (change(name, value.value), change_interval(name, value))
+            table.add_row(f"{difference.first} - {difference.second}", name.replace("_", " "), *numbers, remark)
+    return table

@@ -18,7 +18,7 @@ from torch import Tensor
 from robustvit.corruptions.filters import NUDGE, add_zoomed, blur_bytes, streak, symmetric_filter
 from robustvit.corruptions.glass import glass_blur
 from robustvit.corruptions.parameters import Family
-from robustvit.corruptions.pixels import Setting, empty_bytes, store_bytes, to_unit
+from robustvit.corruptions.pixels import Setting, empty_bytes, store_bytes, strips, to_unit
 
 __all__ = ["defocus_blur", "gaussian_blur", "glass_blur", "motion_blur", "motion_blur_at", "zoom_blur"]
 
@@ -76,7 +76,7 @@ def defocus_blur(images: Tensor, parameters: tuple[float, float], setting: Setti
     correlate = _sum_boxes if disk.pixels * 255 < 2**15 else _multiply_spectra
     result = empty_bytes(images)
     for out, picture in zip(result, images, strict=True):
-        store_bytes(correlate(picture, disk, dtype).add_(nudge), out)
+        correlate(picture, disk, dtype, nudge, out)
     return result
 
 
@@ -118,11 +118,11 @@ def _disk(radius: float, alias: float) -> Disk:
     return Disk(reach, rows, pixels, taps if taps[m] < 1 else [1.0], kernel)
 
 
-def _sum_boxes(picture: Tensor, disk: Disk, dtype: torch.dtype) -> Tensor:
-    """[C, H, W] uint8 -> dtype, for a disk whose rim is inside its grid and whose sum fits 16 bits."""
+def _sum_boxes(picture: Tensor, disk: Disk, dtype: torch.dtype, nudge: float, out: Tensor) -> None:
+    """For a disk whose rim is inside its grid and whose sum fits 16 bits."""
     m, reach = len(disk.taps) // 2, disk.reach
     H, W = (n + 2 * m for n in picture.shape[-2:])
-    padded = _mirrored(picture.to(torch.int16), reach + m)
+    padded = _mirrored(picture, reach + m, torch.int16)
     total = padded.new_zeros(len(picture), H, W)
     box = padded[..., reach : reach + W].clone()  # sums over -w .. w along a row
     for w in range(max(disk.rows) + 1):
@@ -131,26 +131,28 @@ def _sum_boxes(picture: Tensor, disk: Disk, dtype: torch.dtype) -> Tensor:
             box += padded[..., reach + w : reach + w + W]
         for y in disk.rows.get(w, ()):
             total += box[:, reach + y : reach + y + H]
-    smoothed = symmetric_filter(symmetric_filter(total.to(dtype), -2, disk.taps), -1, disk.taps)
-    return smoothed.mul_(float(np.float32(1) / np.float32(disk.pixels)))
+    scale = float(np.float32(1) / np.float32(disk.pixels))
+    for strip in strips(H - 2 * m, len(picture) * W):
+        values = total[:, strip.start : strip.stop + 2 * m].to(dtype)
+        smoothed = symmetric_filter(symmetric_filter(values, -2, disk.taps), -1, disk.taps)
+        store_bytes(smoothed.mul_(scale).add_(nudge), out[:, strip])
 
 
-def _multiply_spectra(picture: Tensor, disk: Disk, dtype: torch.dtype) -> Tensor:
-    """[C, H, W] uint8 -> dtype, for any disk; tile by tile, to stay in the cache."""
+def _multiply_spectra(picture: Tensor, disk: Disk, dtype: torch.dtype, nudge: float, out: Tensor) -> None:
+    """For any disk; tile by tile, to stay in the cache."""
     H, W = picture.shape[-2:]
     margin = len(disk.kernel) // 2
-    padded = _mirrored(picture.to(dtype), margin)
-    result = padded.new_empty(picture.shape)
     h, w = (-(-n // math.ceil(n / TILE)) for n in (H, W))
     size = (_fast_length(h + 2 * margin), _fast_length(w + 2 * margin))
+    room = ((H - 1) // h * h + size[0], (W - 1) // w * w + size[1])
+    padded = _mirrored(picture, margin, dtype, room)
     kernel = _spectrum(disk, size, dtype, picture.device)
     for top in range(0, H, h):
         for left in range(0, W, w):
-            tile = padded[:, top : top + h + 2 * margin, left : left + w + 2 * margin]
-            blurred = torch.fft.irfft2(torch.fft.rfft2(tile, s=size).mul_(kernel), s=size)
-            out = result[:, top : top + h, left : left + w]
-            out.copy_(blurred[:, : out.shape[1], : out.shape[2]])  # what wraps around lies beyond
-    return result
+            tile = padded[:, top : top + size[0], left : left + size[1]]
+            blurred = torch.fft.irfft2(torch.fft.rfft2(tile).mul_(kernel), s=size)
+            kept = out[:, top : top + h, left : left + w]
+            store_bytes(blurred[:, : kept.shape[1], : kept.shape[2]].add_(nudge), kept)  # what wraps around lies beyond
 
 
 @lru_cache(maxsize=8)
@@ -172,16 +174,18 @@ def _smooth_numbers() -> frozenset[int]:
     return frozenset(2**a * 3**b * 5**c for a in range(16) for b in range(10) for c in range(7))
 
 
-def _mirrored(picture: Tensor, margin: int) -> Tensor:
-    """[C, H, W] with a margin in which it is mirrored, its edge not repeated."""
+def _mirrored(picture: Tensor, margin: int, dtype: torch.dtype, room: tuple[int, int] | None = None) -> Tensor:
+    """[C, H, W] with a margin in which it is mirrored, its edge not repeated; then zeros, up to the size `room`."""
     C, H, W = picture.shape
-    padded = picture.new_empty(C, H + 2 * margin, W + 2 * margin)
-    inside = padded[:, margin : margin + H]
+    h, w = H + 2 * margin, W + 2 * margin
+    padded = torch.empty(C, *(room or (h, w)), dtype=dtype, device=picture.device)
+    padded[:, h:], padded[:, :h, w:] = 0, 0
+    inside = padded[:, margin : margin + H, :w]
     inside[..., margin : margin + W] = picture
-    inside[..., :margin] = picture[..., 1 : margin + 1].flip(-1)
-    inside[..., margin + W :] = picture[..., W - margin - 1 : W - 1].flip(-1)
-    padded[:, :margin] = inside[:, 1 : margin + 1].flip(1)
-    padded[:, margin + H :] = inside[:, H - margin - 1 : H - 1].flip(1)
+    inside[..., :margin] = inside[..., margin + 1 : 2 * margin + 1].flip(-1)
+    inside[..., margin + W :] = inside[..., W - 1 : margin + W - 1].flip(-1)
+    padded[:, :margin, :w] = inside[:, 1 : margin + 1].flip(1)
+    padded[:, margin + H : h, :w] = inside[:, H - margin - 1 : H - 1].flip(1)
     return padded
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from io import BytesIO
+from typing import Any
 
 import numpy as np
 import torch
@@ -136,11 +137,30 @@ def pixelate(images: Tensor, parameters: float, setting: Setting) -> Tensor:
     small = (int(W * parameters), int(H * parameters))
     # At 224 pixels both filters give the same, and taking the nearest is faster.
     enlarging = BOX if setting.family in ("cifar", "tiny") else NEAREST
+    rows = _rows_of_enlarged(small[1], H, enlarging)
     result = empty_bytes(images)
     on_cpu = result.cpu()
-    for picture, out in zip(images.cpu().numpy(), on_cpu.flatten(2).numpy(), strict=True):
-        _from_pil(_to_pil(picture).resize(small, BOX).resize((W, H), enlarging), out)
+    for picture, out in zip(images.cpu().numpy(), on_cpu.numpy(), strict=True):
+        wide = _shrunk(_to_pil(picture), small).resize((W, small[1]), enlarging)
+        for plane, channel in zip(out, "RGB", strict=True):
+            pixels = np.frombuffer(wide.tobytes("raw", channel), np.uint8).reshape(small[1], W)
+            np.take(pixels, rows, axis=0, out=plane, mode="clip")  # not clipped: "raise" would only be slower
     return result if on_cpu is result else result.copy_(on_cpu)
+
+
+def _shrunk(image: Image.Image, size: tuple[int, int]) -> Image.Image:
+    """As `resize(size, BOX)`: both ways first the rows are averaged and rounded, then the columns."""
+    (W, H), (w, h) = image.size, size
+    if W % w or H % h:
+        return image.resize(size, BOX)
+    return image.reduce((W // w, 1)).reduce((1, H // h))
+
+
+@lru_cache(maxsize=32)
+def _rows_of_enlarged(h: int, H: int, filter_: Image.Resampling) -> np.ndarray:
+    """Which of h rows each of H is, as Pillow decides: intp [H]."""
+    ramp = Image.fromarray(np.arange(h, dtype=np.int32)[:, None])
+    return np.asarray(ramp.resize((1, H), filter_)).ravel().astype(np.intp)
 
 
 def jpeg_compression(images: Tensor, parameters: int, setting: Setting) -> Tensor:
@@ -155,12 +175,20 @@ def jpeg_compression(images: Tensor, parameters: int, setting: Setting) -> Tenso
     result = empty_bytes(images)
     on_cpu = result.cpu()
     decoded = Image.new("RGB", (W, H))
+    encoding = _jpeg_encoding(parameters)
     for picture, out in zip(images.cpu().numpy(), on_cpu.flatten(2).numpy(), strict=True):
-        file = BytesIO()
-        _to_pil(picture).save(file, "JPEG", quality=parameters)
-        decoded.frombytes(file.getvalue(), "jpeg", ("RGB", ""))  # without reading the header, which is known
+        file = _to_pil(picture).tobytes("jpeg", encoding)
+        decoded.frombytes(file, "jpeg", ("RGB", ""))  # without reading the header, which is known
         _from_pil(decoded, out)
     return result if on_cpu is result else result.copy_(on_cpu)
+
+
+@lru_cache(maxsize=16)
+def _jpeg_encoding(quality: int) -> tuple[Any, ...]:
+    """What `Image.save` tells Pillow's encoder: to find it out anew for every picture takes as long as a tenth of the work."""
+    example = Image.new("RGB", (16, 16))
+    example.save(BytesIO(), "JPEG", quality=quality)
+    return ("RGB", *example.encoderconfig)
 
 
 def _to_pil(picture: np.ndarray) -> Image.Image:

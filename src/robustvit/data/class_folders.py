@@ -43,13 +43,13 @@ def is_suite(name: str) -> bool:
     return _SUITES.fullmatch(plain_name(name)) is not None
 
 
-def folder_pictures(path: Path) -> ReaderPictures:
-    """The pictures of `path/CLASS/PICTURE`, or of val/, validation/ or test/ in it.
+def folder_pictures(path: Path, *, train: bool = False) -> ReaderPictures:
+    """The pictures of `path/CLASS/PICTURE`, or of val/, validation/ or test/ in it; of train/ if asked for.
 
     Raises:
         LayoutError: there are none, or pictures lie elsewhere.
     """
-    reader = ClassFolderReader(_split_of(path))
+    reader = ClassFolderReader(_train_split_of(path) if train else _split_of(path))
     return ReaderPictures(reader, str(path), order_note=order_note(tuple(reader.class_to_idx)))
 
 
@@ -105,6 +105,19 @@ def _split_of(path: Path) -> Path:
         # without folders inside, it may be a class of this name
         if split in folders and ("train" in folders or folders == [split] or any(e.is_dir() for e in _visible(path / split))):
             return path / split
+    return path
+
+
+def _train_split_of(path: Path) -> Path:
+    """train/ in `path` if that holds class folders, else `path` itself, unless it has nothing but val/ or its like."""
+    folders = [entry.name for entry in _visible(path) if entry.is_dir() and not is_suite(entry.name)]
+    if "train" in folders and any(entry.is_dir() for entry in _visible(path / "train")):
+        return path / "train"
+    if _split_of(path) != path:
+        raise LayoutError(
+            f"{path} has {_split_of(path).name}/ but no {path}/train/CLASS/PICTURE.jpg to train on; add it, or give the "
+            "folder that has the class folders"
+        )
     return path
 
 

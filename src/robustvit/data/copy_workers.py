@@ -26,6 +26,7 @@ from robustvit.corruptions.registry import corrupt
 from robustvit.data.copying import Cell, Copying
 from robustvit.data.pictures import UnreadablePictureError, read_picture
 from robustvit.data.protocols import Protocol
+from robustvit.data.source_records import SourceRecord
 from robustvit.files import explained
 
 __all__ = ["Copied", "Job", "Work", "results"]
@@ -54,31 +55,42 @@ class Job:
     present: int
 
 
-Copied = tuple[list[tuple[str, str]], tuple[str, str] | None]
-"""(path, checksum) of what was written; (picture, reason) if it is unreadable."""
+@dataclass(frozen=True)
+class Copied:
+    """What was done for a picture.
+
+    Attributes:
+        files: (path, checksum) of what was written.
+        source: what the picture was.
+        problem: (picture, reason) if it is unreadable.
+    """
+
+    files: tuple[tuple[str, str], ...] = ()
+    source: SourceRecord | None = None
+    problem: tuple[str, str] | None = None
 
 
-def results(jobs: Iterator[Job], workers: int) -> Generator[tuple[int, Copied], None, None]:
-    """(files there before, what was done) of the jobs, in order; only a few are handed out ahead, however many there are.
+def results(jobs: Iterator[Job], workers: int) -> Generator[tuple[Job, Copied], None, None]:
+    """The jobs with what was done, in order; only a few are handed out ahead, however many there are.
 
     Close it to end the processes early.
     """
     if workers == 1:
-        yield from ((job.present, _copy(job)) for job in jobs)
+        yield from ((job, _copy(job)) for job in jobs)
         return
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
-    waiting: deque[tuple[int, Future[Copied] | None]] = deque()
+    waiting: deque[tuple[Job, Future[Copied] | None]] = deque()
 
-    def first() -> tuple[int, Copied]:
-        present, future = waiting.popleft()
-        return present, future.result() if future else ([], None)
+    def first() -> tuple[Job, Copied]:
+        job, future = waiting.popleft()
+        return job, future.result() if future else Copied()
 
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker, initargs=(stop,)) as pool:
         try:
             for job in jobs:
                 with _without_ctrl_c():  # the first job starts the processes
-                    waiting.append((job.present, pool.submit(_copy, job) if job.missing else None))
+                    waiting.append((job, pool.submit(_copy, job) if job.missing else None))
                 if len(waiting) == AHEAD * workers:
                     yield first()
             while waiting:
@@ -125,20 +137,23 @@ def _end_with_parent() -> None:
 def _copy(job: Job) -> Copied:
     work, picture = job.work, job.picture
     if not job.missing:
-        return [], None
+        return Copied()
+    paths = {cell: Path(work.copying.place(*cell)) / work.copying.file_name(picture) for cell in job.missing}
     try:
+        source = SourceRecord.of(work.source / picture)
         pixels = _fit(read_picture(work.source / picture), work.copying.size)
-    except (UnreadablePictureError, ValueError) as error:
-        return [], (picture.as_posix(), str(error))
-    lines = []
-    for cell in job.missing:
+    except (UnreadablePictureError, OSError, ValueError) as error:
+        for path in paths.values():  # of a picture that could be read before it was changed
+            (work.destination / path).unlink(missing_ok=True)
+        return Copied(problem=(picture.as_posix(), str(error)))
+    files = []
+    for cell, path in paths.items():
         if _stop is not None and _stop.is_set():
             break
-        path = Path(work.copying.place(*cell)) / work.copying.file_name(picture)
         data = _encode(_corrupted(pixels, picture, cell, work.copying), path, work.copying.quality)
         _put(data, work.destination / path, work.unfinished)
-        lines.append((path.as_posix(), hashlib.sha256(data).hexdigest()))
-    return lines, None
+        files.append((path.as_posix(), hashlib.sha256(data).hexdigest()))
+    return Copied(tuple(files), source)
 
 
 def _fit(image: Image.Image, size: int | None) -> torch.Tensor:

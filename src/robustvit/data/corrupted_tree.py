@@ -18,10 +18,14 @@ from robustvit.corruptions.frost_textures import frost_textures
 from robustvit.corruptions.parameters import SMALLEST
 from robustvit.data.copy_workers import Job, Work, results
 from robustvit.data.copying import LAYOUTS, Copying, check_names, copied_names, pictures_below
+from robustvit.data.source_records import SourceRecords, drop_copies, source_line
 from robustvit.data.tree_records import agree_on_manifest, finished_copies, listing, record_skipped
 from robustvit.files import check_writable, explained, is_full
 
 __all__ = ["LAYOUTS", "Copying", "TreeSummary", "copied_names", "corrupt_tree"]
+
+Report = Callable[[str, int, int], None]
+"""Told (what is being done, pictures done, in all)."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +37,14 @@ class TreeSummary:
         present: files that were there already.
         skipped: (picture, reason) of those that could not be read.
         notes: what else the user should know.
+        changed: pictures that were replaced since they were copied, and are copied again.
     """
 
     written: int
     present: int
     skipped: tuple[tuple[str, str], ...]
     notes: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
 
 
 def corrupt_tree(
@@ -49,9 +55,9 @@ def corrupt_tree(
     workers: int | None = None,
     rank: int = 0,
     world: int = 1,
-    report: Callable[[str, int, int], None] | None = None,
+    report: Report | None = None,
 ) -> TreeSummary:
-    """Writes the corrupted copies that are not there yet.
+    """Writes the corrupted copies that are not there yet, and those of pictures that were replaced.
 
     Args:
         source: folder of the pictures.
@@ -64,31 +70,72 @@ def corrupt_tree(
     pictures = pictures_below(source, copying.layout)
     notes = _prepare(source, destination, copying, pictures, rank, world)
     share = f"{rank}-of-{world}"
-    unfinished = destination / f".unfinished-{share}"
-    shutil.rmtree(unfinished, ignore_errors=True)  # of a run that was killed
-    mine = pictures[rank::world]
-    jobs = _jobs(Work(source, destination, copying, unfinished), mine)
-    written = present = 0
-    skipped: list[tuple[str, str]] = []
+    work = Work(source, destination, copying, destination / f".unfinished-{share}")
+    shutil.rmtree(work.unfinished, ignore_errors=True)  # of a run that was killed
     try:
-        unfinished.mkdir()
-        count = max(1, min(workers or os.cpu_count() or 1, len(mine)))
-        with listing(destination / f"checksums-{share}.sha256") as append, closing(results(jobs, count)) as copied:
-            for done, (there, (lines, problem)) in enumerate(copied, start=1):
-                append(lines)
-                written, present = written + len(lines), present + there
-                if problem:
-                    skipped.append(problem)
-                if report is not None:
-                    report("corrupting", done, len(mine))
+        stale, changed = _forget_changed(work, pictures, rank, world, report)
+        work.unfinished.mkdir()
+        jobs = _jobs(work, pictures[rank::world], stale)
+        written, present, skipped = _copy_all(jobs, len(pictures[rank::world]), destination, share, workers, report)
         record_skipped(destination / f"skipped-{share}.txt", skipped)
     except OSError as error:
         if is_full(error):
             raise explained(error, destination) from error
         raise
     finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-    return TreeSummary(written, present, tuple(skipped), tuple(notes))
+        shutil.rmtree(work.unfinished, ignore_errors=True)
+    return TreeSummary(written, present, tuple(skipped), tuple(notes), tuple(changed))
+
+
+def _copy_all(
+    jobs: Iterator[Job], pictures: int, destination: Path, share: str, workers: int | None, report: Report | None
+) -> tuple[int, int, list[tuple[str, str]]]:
+    """(files written, files that were there, what was skipped)."""
+    written = present = 0
+    skipped: list[tuple[str, str]] = []
+    count = max(1, min(workers or os.cpu_count() or 1, pictures))
+    sums, sources = destination / f"checksums-{share}.sha256", destination / f"sources-{share}.tsv"
+    with listing(sums) as append, listing(sources) as append_source, closing(results(jobs, count)) as copied:
+        for done, (job, result) in enumerate(copied, start=1):
+            if result.source is not None and result.files:  # first: without it, nobody would notice a change
+                append_source([source_line(job.picture.as_posix(), result.source)])
+            append([f"{digest}  {name}\n" for name, digest in result.files])
+            written, present = written + len(result.files), present + job.present
+            if result.problem:
+                skipped.append(result.problem)
+            if report is not None:
+                report("corrupting", done, pictures)
+    return written, present, skipped
+
+
+def _forget_changed(
+    work: Work, pictures: Sequence[Path], rank: int, world: int, report: Report | None
+) -> tuple[dict[str, set[str]], list[str]]:
+    """(list of checksums -> copies in it that no longer show their picture, those pictures).
+
+    A process takes them out of its own list, the first one also out of those of runs that were shared out otherwise.
+    """
+    mine, all_of_them = {p.as_posix() for p in pictures[rank::world]}, {p.as_posix() for p in pictures}
+    places = {work.copying.place(*cell) for cell in work.copying.cells}
+    stale, changed, seen = {}, set(), 0
+
+    def told() -> None:
+        nonlocal seen
+        seen += 1
+        if report is not None:
+            report("looking for changed pictures", min(seen, len(pictures)), len(pictures))
+
+    for checksums in sorted(work.destination.glob("checksums-*.sha256")):
+        is_own = checksums.stem == f"checksums-{rank}-of-{world}"
+        is_kept_here = is_own or (rank == 0 and not checksums.stem.endswith(f"-of-{world}"))
+        records = SourceRecords(checksums)
+        found = records.changed(work.source, all_of_them if is_kept_here else mine, told)
+        changed |= found
+        stale[checksums.name] = {work.copying.file_name(Path(picture)).as_posix() for picture in found}
+        if is_kept_here and records.is_outdated:
+            drop_copies(checksums, stale[checksums.name], places)
+            records.save()  # last: after a kill, the change is found again
+    return stale, sorted(changed)
 
 
 def _prepare(source: Path, destination: Path, copying: Copying, pictures: Sequence[Path], rank: int, world: int) -> list[str]:
@@ -115,10 +162,10 @@ def _prepare(source: Path, destination: Path, copying: Copying, pictures: Sequen
     return notes
 
 
-def _jobs(work: Work, pictures: Sequence[Path]) -> Iterator[Job]:
+def _jobs(work: Work, pictures: Sequence[Path], stale: dict[str, set[str]]) -> Iterator[Job]:
     copying = work.copying
     bits = {copying.place(*cell): 1 << k for k, cell in enumerate(copying.cells)}
-    finished = finished_copies(work.destination, bits)
+    finished = finished_copies(work.destination, bits, stale)
     for picture in pictures:
         name = copying.file_name(picture)
         listed = finished.get(name.as_posix(), 0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -17,17 +18,20 @@ from robustvit.data.cifar_classes import CIFAR_CLASSES
 from robustvit.data.class_folders import LayoutError, folder_pictures, plain_name
 from robustvit.data.pictures import ArrayPictures, DatasetPictures, PictureSet, ReaderPictures
 
-__all__ = ["LayoutError", "cifar_c_pictures", "imagenet_c_pictures", "open_pictures", "suite_folder"]
+__all__ = ["LayoutError", "Split", "cifar_c_pictures", "imagenet_c_pictures", "open_pictures", "suite_folder"]
+
+Split = Literal["train", "val", "test"]
 
 
-def open_pictures(source: str | Path, *, scene_size: tuple[int, int] = (224, 224)) -> PictureSet:
+def open_pictures(source: str | Path, *, scene_size: tuple[int, int] = (224, 224), split: Split = "test") -> PictureSet:
     """The pictures at `source`.
 
     Args:
-        source: a folder of class folders (or one with val/ in it), a folder with CIFAR's files, a .tar file, `wds/...` or
-            `hfds/...`, "cifar10:FOLDER" or "cifar100:FOLDER" (torchvision downloads it there unless it is there), or "scenes"
-            ("scenes:500" for 500 pictures) for the embedded data set.
+        source: a folder of class folders (or one with train/ and val/ in it), a folder with CIFAR's files, a .tar file,
+            `wds/...` or `hfds/...`, "cifar10:FOLDER" or "cifar100:FOLDER" (torchvision downloads it there unless it is
+            there), or "scenes" ("scenes:500" for 500 pictures) for the embedded data set.
         scene_size: (H, W) of the pictures of the embedded data set.
+        split: which part of it. "val" and "test" are the same but for `scenes`, where they share no picture.
     """
     text = str(source)
     if text == "scenes" or text.startswith("scenes:"):
@@ -36,14 +40,16 @@ def open_pictures(source: str | Path, *, scene_size: tuple[int, int] = (224, 224
         length = text.partition(":")[2] or "1000"
         if not length.isdigit():
             raise ValueError(f"{text}: give the number of pictures after the colon, as in scenes:500")
-        return DatasetPictures(Scenes("test", int(length), scene_size), "scenes")
+        return DatasetPictures(Scenes(split, int(length), scene_size), "scenes")
     if text.startswith(("wds/", "hfds/")):
         from robustvit.data.archives import hfds_pictures, wds_pictures
 
+        if split == "train":
+            return _archive_to_train_on(text)
         return wds_pictures(text) if text.startswith("wds/") else hfds_pictures(text)
     if text.startswith(("cifar10:", "cifar100:")):
         dataset, _, folder = text.partition(":")
-        return _cifar(Path(folder), dataset.upper(), download=True)
+        return _cifar(Path(folder), dataset.upper(), split, download=True)
     path = Path(source)
     if not path.exists():
         raise FileNotFoundError(f"there is no {path}; give a folder of class folders, a .tar file, or 'scenes'")
@@ -51,12 +57,30 @@ def open_pictures(source: str | Path, *, scene_size: tuple[int, int] = (224, 224
         raise LayoutError(f"{path} is a file; give a folder of class folders or a .tar file")
     for folder, dataset in (("cifar-10-batches-py", "CIFAR10"), ("cifar-100-python", "CIFAR100")):
         if (path / folder).is_dir() or path.name == folder:
-            return _cifar(path if (path / folder).is_dir() else path.parent, dataset)
+            return _cifar(path if (path / folder).is_dir() else path.parent, dataset, split)
     if path.is_file():
         from robustvit.data.archives import tar_pictures
 
         return _told(tar_pictures(path))
-    return _told(folder_pictures(path))
+    return _told(folder_pictures(path, train=split == "train"))
+
+
+def _archive_to_train_on(source: str) -> ReaderPictures:
+    """The split train of `hfds/NAME`; shards of webdataset can only be read from front to back."""
+    if source.startswith("wds/"):
+        raise LayoutError(
+            f"{source} can only be read from front to back, and training takes pictures in any order; unpack the shards to "
+            "class folders, or give a .tar file of them"
+        )
+    try:
+        from timm.data.readers.reader_hfds import ReaderHfds
+    except ImportError as error:
+        raise RuntimeError(f"{source} needs the package datasets: pip install datasets") from error
+    try:
+        reader = ReaderHfds(source.partition("/")[2], split="train")
+    except (ValueError, KeyError) as error:
+        raise LayoutError(f"{source} has no split train with columns image and label: {error}") from error
+    return ReaderPictures(reader, source, labels=list(reader.dataset[reader.label_key]))
 
 
 def _told(pictures: ReaderPictures) -> ReaderPictures:
@@ -65,14 +89,14 @@ def _told(pictures: ReaderPictures) -> ReaderPictures:
     return pictures
 
 
-def _cifar(root: Path, dataset: str, *, download: bool = False) -> ArrayPictures:
+def _cifar(root: Path, dataset: str, split: Split, *, download: bool = False) -> ArrayPictures:
     import torchvision
 
     try:
-        test = getattr(torchvision.datasets, dataset)(str(root), train=False, download=download)
+        part = getattr(torchvision.datasets, dataset)(str(root), train=split == "train", download=download)
     except (RuntimeError, OSError) as error:  # damaged, or nothing to be had
         raise LayoutError(f"{dataset} cannot be read from {root}: {error}") from error
-    return ArrayPictures(test.data, test.targets, dataset.lower(), test.classes)
+    return ArrayPictures(part.data, part.targets, dataset.lower(), part.classes)
 
 
 def suite_folder(data: str | Path, suite: str) -> Path:

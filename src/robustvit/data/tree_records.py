@@ -1,14 +1,15 @@
 """What a corrupted tree says about itself: settings and source, the files that are finished, the pictures left out.
 
 `manifest.json` has the settings, `checksums-*.sha256` every file that was written (for `sha256sum -c`), `skipped-*.txt` the
-pictures that could not be read. The processes of a distributed run have files of their own.
+pictures that could not be read, `sources-*.tsv` what the pictures were (`source_records`). The processes of a distributed run
+have files of their own.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -87,28 +88,30 @@ def _contents(source: Path, pictures: Sequence[Path]) -> dict[str, Any]:
     return {"count": len(pictures), "sha256_of_names_and_sizes": digest.hexdigest()}
 
 
-def finished_copies(destination: Path, bits: dict[str, int]) -> dict[str, int]:
+def finished_copies(destination: Path, bits: dict[str, int], stale: Mapping[str, Collection[str]]) -> dict[str, int]:
     """Picture (below its place) -> the sum of the bits of the places where its copy is finished and listed.
 
     Args:
         destination: the tree.
         bits: place of a cell, as "fog/3" or "fog_3" -> its bit. A set of all paths would fill the memory at ImageNet's size.
+        stale: name of a list -> pictures (below their places) for which it does not count.
     """
     depth = max((place.count("/") + 1 for place in bits), default=1)
     finished: dict[str, int] = {}
     for path in destination.glob("checksums-*.sha256"):
+        ignored = stale.get(path.name, ())
         with path.open() as lines:
             for line in lines:
                 *place, picture = line[66:].removesuffix("\n").split("/", depth)
                 bit = bits.get("/".join(place), 0)
-                if bit and line.endswith("\n"):
+                if bit and line.endswith("\n") and picture not in ignored:
                     finished[picture] = finished.get(picture, 0) | bit
     return finished
 
 
 @contextmanager
-def listing(path: Path) -> Iterator[Callable[[Sequence[tuple[str, str]]], None]]:
-    """Gives a function that appends (path, checksum) lines to a file, whose last line may have been cut by a kill."""
+def listing(path: Path) -> Iterator[Callable[[Sequence[str]], None]]:
+    """Gives a function that appends lines to a file, whose last line may have been cut by a kill."""
     if path.exists() and (size := path.stat().st_size):
         with path.open("rb+") as before:
             before.seek(max(0, size - 4096))
@@ -117,8 +120,8 @@ def listing(path: Path) -> Iterator[Callable[[Sequence[tuple[str, str]]], None]]
                 before.truncate(size - len(end) + end.rfind(b"\n") + 1)
     with path.open("a") as file:
 
-        def append(lines: Sequence[tuple[str, str]]) -> None:
-            file.writelines(f"{digest}  {name}\n" for name, digest in lines)
+        def append(lines: Sequence[str]) -> None:
+            file.writelines(lines)
             file.flush()
 
         yield append

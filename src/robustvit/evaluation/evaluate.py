@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -15,8 +16,9 @@ from torch import nn
 from robustvit.corruptions.registry import ChannelOrder
 from robustvit.evaluation.classes import read_class_map
 from robustvit.evaluation.conditions import Damage
-from robustvit.evaluation.plan import Settings, plan
-from robustvit.evaluation.processes import join_processes
+from robustvit.evaluation.differences import differences_of
+from robustvit.evaluation.plan import Job, Settings, plan
+from robustvit.evaluation.processes import Processes, join_processes
 from robustvit.evaluation.results import Results
 from robustvit.evaluation.runs import NetworkRun, Report, run_network
 from robustvit.evaluation.unfinished import UnfinishedRunError, fingerprint_of, finished_results, unfinished_folder
@@ -72,27 +74,56 @@ def evaluate(
     damage = Damage(seed, False, channel_order, Path(frost_folder) if frost_folder else None)
     mapping = class_map if isinstance(class_map, dict) or class_map is None else read_class_map(class_map)
     settings = Settings(protocol, size, limit, batch_size, jpeg, damage, mapping)
-    _check(settings)
+    _check(settings, output, resume)
     jobs = {name: plan(network, data, suites, settings) for name, network in models.items()}
-    if output is None and resume:
-        raise ValueError("resume=True needs the output folder of the run to go on with")
+    work = _Work(models, jobs, suites, settings, examples, report)
     with join_processes() as processes:
-        fingerprint = fingerprint_of(models, jobs, suites, settings) if output is not None else ""
-        if output is not None and resume and (finished := finished_results(Path(output), fingerprint)):
-            return finished
-        folder = unfinished_folder(Path(output), fingerprint, resume, processes) if output is not None else None
-        told = report if processes.rank == 0 else None
-        networks = []
-        for i, (name, network) in enumerate(models.items()):
-            own = folder / f"model-{i}" if folder else None
-            networks.append(run_network(NetworkRun(name, network, own, processes, told, seed), jobs[name], examples))
-        created = datetime.now(UTC).isoformat(timespec="seconds")
-        about = {**networks[0].measurements[0].data, "limit": limit, "seed": seed, "batch_size": batch_size}
-        results = Results(tuple(networks), suites, about, _versions(), created, fingerprint=fingerprint)
-        if output is not None and folder is not None and processes.rank == 0:
-            results.save(output)
-            shutil.rmtree(folder, ignore_errors=True)
-        processes.gather(None)  # nobody leaves before the result is written
+        return _run(work, processes) if output is None else _run_and_save(work, processes, Path(output), resume)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Everything that is to be done."""
+
+    models: dict[str, nn.Module]
+    jobs: dict[str, list[Job]]
+    suites: tuple[str, ...]
+    settings: Settings
+    examples: int
+    report: Report | None
+
+
+def _run(work: _Work, processes: Processes, folder: Path | None = None, fingerprint: str = "") -> Results:
+    """All networks, with their unfinished work in `folder`."""
+    settings, told = work.settings, work.report if processes.rank == 0 else None
+    networks = []
+    for i, (name, network) in enumerate(work.models.items()):
+        own = folder / f"model-{i}" if folder else None
+        run = NetworkRun(name, network, own, processes, told, settings.damage.seed)
+        networks.append(run_network(run, work.jobs[name], work.examples))
+    first = networks[0][0].measurements[0].data
+    return Results(
+        models=tuple(results for results, _ in networks),
+        suites=work.suites,
+        data={**first, "limit": settings.limit, "seed": settings.damage.seed, "batch_size": settings.batch_size},
+        versions=_versions(),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        fingerprint=fingerprint,
+        differences=differences_of(networks, settings.damage.seed),
+    )
+
+
+def _run_and_save(work: _Work, processes: Processes, output: Path, resume: bool) -> Results:
+    """Goes on with what is in `output`, or shows again what is finished there."""
+    fingerprint = fingerprint_of(work.models, work.jobs, work.suites, work.settings)
+    if resume and (finished := finished_results(output, fingerprint)):
+        return finished
+    folder = unfinished_folder(output, fingerprint, resume, processes)
+    results = _run(work, processes, folder, fingerprint)
+    if processes.rank == 0:
+        results.save(output)
+        shutil.rmtree(folder, ignore_errors=True)
+    processes.gather(None)  # nobody leaves before the result is written
     return results
 
 
@@ -111,7 +142,9 @@ def _named(model: Any) -> dict[str, nn.Module]:
     return names
 
 
-def _check(settings: Settings) -> None:
+def _check(settings: Settings, output: str | Path | None, resume: bool) -> None:
+    if output is None and resume:
+        raise ValueError("resume=True needs the output folder of the run to go on with")
     for what, number in (("limit", settings.limit), ("batch_size", settings.batch_size)):
         if number is not None and number < 1:
             raise ValueError(f"{what}={number} is not possible; give at least 1")

@@ -14,7 +14,17 @@ from typing import Any
 
 from robustvit.files import write_whole
 
-__all__ = ["DEFINITIONS", "CellResult", "Example", "ExamplePicture", "Measurement", "ModelResults", "Results", "Value"]
+__all__ = [
+    "DEFINITIONS",
+    "CellResult",
+    "Difference",
+    "Example",
+    "ExamplePicture",
+    "Measurement",
+    "ModelResults",
+    "Results",
+    "Value",
+]
 
 DEFINITIONS = {
     "clean_accuracy": "Share of the pictures whose first answer is right (top-1), without any corruption.",
@@ -27,7 +37,8 @@ DEFINITIONS = {
     "that of AlexNet on ImageNet-C; then the mean. Comparable with published numbers only on ImageNet-C itself.",
     "relative_mean_corruption_error": "As mCE, but of what each corruption adds to the clean error, for both networks "
     "(AlexNet's clean error 0.4348).",
-    "expected_calibration_error": "Gap between confidence and accuracy, in 15 equal bins of confidence, weighted by size.",
+    "expected_calibration_error": "Gap between confidence and accuracy, in 15 equal bins of confidence, weighted by size. "
+    "Without an interval: bootstrap samples show larger gaps than the pictures themselves.",
     "imagenet_a_accuracy": "Top-1 accuracy on ImageNet-A; only the 200 classes of that set compete.",
     "imagenet_r_accuracy": "Top-1 accuracy on ImageNet-R; only the 200 classes of that set compete.",
     "patches_accuracy": "Top-1 accuracy with a random tenth of the patches replaced by noise.",
@@ -38,7 +49,13 @@ DEFINITIONS = {
     "sequence types; not divided by AlexNet's.",
     "corruption_errors": "CE of each corruption: summed error over the 5 severities divided by AlexNet's on ImageNet-C. Extra "
     "corruptions do not count in mCE.",
+    "corruption_accuracies": "Top-1 accuracy under each corruption, averaged over its severities.",
+    "group_accuracies": "Top-1 accuracy, averaged over the corruptions of a group (noise, blur, weather, digital) that were "
+    "measured and their severities. With all 19 corruptions, the extra ones count in their groups.",
     "interval": "95 % interval from 1000 bootstrap samples of the pictures, the same ones in every cell.",
+    "differences": "A number of one network minus that of another, on the pictures that both saw. Its 95 % interval is from "
+    "1000 bootstrap samples that are the same pictures for both (paired), so it says more than two separate intervals. "
+    "Where it includes 0, the difference may be chance.",
 }
 
 
@@ -49,6 +66,9 @@ class Value:
     value: float
     low: float | None = None
     high: float | None = None
+
+    def negative(self) -> Value:
+        return Value(-self.value, None if self.high is None else -self.high, None if self.low is None else -self.low)
 
 
 @dataclass(frozen=True)
@@ -110,6 +130,8 @@ class Measurement:
         corruption: how corruptions were made in memory; empty for files.
         summary: name of `DEFINITIONS` -> value.
         corruption_errors: CE of each corruption with all five severities; empty where AlexNet's numbers do not apply.
+        group_accuracies: "noise", "blur", ... -> mean accuracy over its corruptions.
+        corruption_accuracies: corruption -> mean accuracy over its severities.
     """
 
     suites: tuple[str, ...]
@@ -118,6 +140,8 @@ class Measurement:
     corruption: dict[str, Any]
     summary: dict[str, Value]
     corruption_errors: dict[str, float] = field(default_factory=dict)
+    group_accuracies: dict[str, Value] = field(default_factory=dict)
+    corruption_accuracies: dict[str, Value] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -166,6 +190,32 @@ class ModelResults:
 
 
 @dataclass(frozen=True)
+class Difference:
+    """Two networks in one measurement: numbers of the first minus those of the second, on the same pictures.
+
+    Attributes:
+        first, second: names of the networks.
+        suites: of the measurement.
+        images: pictures that both saw.
+        summary: name of `DEFINITIONS` -> difference.
+        group_accuracies: "noise", "blur", ... -> difference.
+    """
+
+    first: str
+    second: str
+    suites: tuple[str, ...]
+    images: int
+    summary: dict[str, Value]
+    group_accuracies: dict[str, Value] = field(default_factory=dict)
+
+    def reversed(self) -> Difference:
+        """The second minus the first."""
+        turned = {name: value.negative() for name, value in self.summary.items()}
+        groups = {name: value.negative() for name, value in self.group_accuracies.items()}
+        return Difference(self.second, self.first, self.suites, self.images, turned, groups)
+
+
+@dataclass(frozen=True)
 class Results:
     """What `evaluate` returns: one or several networks on the same pictures.
 
@@ -177,6 +227,7 @@ class Results:
         created: when, in UTC.
         definitions: what every number in `summary` means.
         fingerprint: of networks, pictures and settings; empty where nothing was written.
+        differences: of every two networks, a measurement at a time.
     """
 
     models: tuple[ModelResults, ...]
@@ -186,6 +237,12 @@ class Results:
     created: str
     definitions: dict[str, str] = field(default_factory=lambda: dict(DEFINITIONS))
     fingerprint: str = ""
+    differences: tuple[Difference, ...] = ()
+
+    def between(self, first: str, second: str) -> tuple[Difference, ...]:
+        """The first of these networks minus the second, a measurement at a time; empty where they were not compared."""
+        straight = [d for d in self.differences if (d.first, d.second) == (first, second)]
+        return tuple(straight or [d.reversed() for d in self.differences if (d.second, d.first) == (first, second)])
 
     def _summary(self, name: str) -> float:
         values = self.models[0].summary
@@ -248,7 +305,8 @@ class Results:
         path = Path(path)
         stored = json.loads((path / "results.json" if path.is_dir() else path).read_text())
         models = tuple(_model_from_json(model) for model in stored.pop("models"))
-        return Results(models=models, suites=tuple(stored.pop("suites")), **stored)
+        differences = tuple(_difference_from_json(difference) for difference in stored.pop("differences", ()))
+        return Results(models=models, suites=tuple(stored.pop("suites")), differences=differences, **stored)
 
 
 def _value(stored: dict[str, Any] | None) -> Value | None:
@@ -259,15 +317,24 @@ def _summary(stored: dict[str, Any]) -> dict[str, Value]:
     return {name: Value(**value) for name, value in stored.items()}
 
 
+def _difference_from_json(stored: dict[str, Any]) -> Difference:
+    values = {name: _summary(stored[name]) for name in ("summary", "group_accuracies")}
+    return Difference(**{**stored, **values, "suites": tuple(stored["suites"])})
+
+
+def _measurement_from_json(stored: dict[str, Any]) -> Measurement:
+    tables = ("summary", "group_accuracies", "corruption_accuracies")
+    values = {name: _summary(stored[name]) for name in tables if name in stored}
+    return Measurement(**{**stored, **values, "suites": tuple(stored["suites"])})
+
+
 def _model_from_json(stored: dict[str, Any]) -> ModelResults:
     cells: Sequence[dict[str, Any]] = stored.pop("cells")
     measurements: Sequence[dict[str, Any]] = stored.pop("measurements", ())
     examples: Sequence[dict[str, Any]] = stored.pop("examples")
     return ModelResults(
         summary=_summary(stored.pop("summary")),
-        measurements=tuple(
-            Measurement(**{**m, "suites": tuple(m["suites"]), "summary": _summary(m["summary"])}) for m in measurements
-        ),
+        measurements=tuple(_measurement_from_json(measurement) for measurement in measurements),
         cells=tuple(CellResult(**{**cell, "accuracy": _value(cell["accuracy"])}) for cell in cells),
         skipped=tuple((i, reason) for i, reason in stored.pop("skipped")),
         examples=tuple(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +17,9 @@ from robustvit.evaluation.examples import make_examples
 from robustvit.evaluation.plan import Job
 from robustvit.evaluation.processes import Processes
 from robustvit.evaluation.results import CellResult, Example, Measurement, ModelResults, Value
-from robustvit.evaluation.sequences import FILM_SIZES, evaluate_sequences, summarise_sequences
-from robustvit.evaluation.summary import cells_of, errors_of, summarise
+from robustvit.evaluation.scores import Scores, score_outcome
+from robustvit.evaluation.sequences import FILM_SIZES, evaluate_sequences, score_sequences, sequence_cells
+from robustvit.evaluation.summary import Summaries, cells_of, errors_of, summarise
 
 __all__ = ["NetworkRun", "Report", "run_network"]
 
@@ -73,14 +74,15 @@ class _Found:
     """What one job gave."""
 
     measurement: Measurement
+    scores: Scores
     cells: list[CellResult]
     skipped: list[tuple[str, str]]
     clean: Outcome | None = None
     examples: tuple[Example, ...] = ()
 
 
-def run_network(run: NetworkRun, jobs: Sequence[Job], examples: int) -> ModelResults:
-    """All jobs of one network, which is left in the mode it was in.
+def run_network(run: NetworkRun, jobs: Sequence[Job], examples: int) -> tuple[ModelResults, list[Scores]]:
+    """All jobs of one network, which is left in the mode it was in; and what the scores of each are made of.
 
     Args:
         run: the network and where its work goes.
@@ -103,7 +105,7 @@ def run_network(run: NetworkRun, jobs: Sequence[Job], examples: int) -> ModelRes
                 found.append(_run_files(run, job, f"job-{number}", clean))
     finally:
         run.model.train(was_training)
-    return ModelResults(
+    results = ModelResults(
         name=run.name,
         parameters=sum(p.numel() for p in run.model.parameters()),
         protocol=found[0].measurement.protocol,
@@ -114,6 +116,7 @@ def run_network(run: NetworkRun, jobs: Sequence[Job], examples: int) -> ModelRes
         seconds=time.perf_counter() - start,
         measurements=tuple(f.measurement for f in found),
     )
+    return results, [f.scores for f in found]
 
 
 def _merged(measurements: Sequence[Measurement]) -> dict[str, Value]:
@@ -125,9 +128,9 @@ def _merged(measurements: Sequence[Measurement]) -> dict[str, Value]:
     return summary
 
 
-def _measured(job: Job, summary: dict[str, Value], errors: dict[str, float] | None = None) -> Measurement:
+def _measured(job: Job, found: Summaries, errors: dict[str, float] | None = None) -> Measurement:
     about = (describe_data(job), describe_protocol(job.tasks[0]), describe_corruption(job))
-    return Measurement(job.suites, *about, summary, errors or {})
+    return Measurement(job.suites, *about, found.summary, errors or {}, found.groups, found.corruptions)
 
 
 def _require_pictures(job: Job, count: int, skipped: Sequence[tuple[str, str]]) -> None:
@@ -140,9 +143,10 @@ def _run_memory(run: NetworkRun, job: Job, part: str, examples: int) -> _Found:
     task = job.tasks[0]
     outcome = run.outcome(task, ", ".join(job.suites), part)
     _require_pictures(job, len(outcome.ids), outcome.skipped)
-    summary = summarise(job.cells, outcome, run.seed)
+    scores = score_outcome(job.cells, outcome)
     return _Found(
-        measurement=_measured(job, summary, errors_of(job.cells, outcome)),
+        measurement=_measured(job, summarise(job.cells, outcome, scores, run.seed), errors_of(job.cells, outcome)),
+        scores=scores,
         cells=cells_of(job.cell_suites, job.cells, outcome, run.seed),
         skipped=outcome.skipped,
         clean=outcome.only(job.cells.index(CLEAN)),
@@ -160,15 +164,17 @@ def _run_files(run: NetworkRun, job: Job, part: str, clean: Outcome | None) -> _
     _require_pictures(job, len(outcome.ids), outcome.skipped)
     cells = cells_of(job.cell_suites, job.cells, outcome, run.seed)
     if suite in ("imagenet-a", "imagenet-r"):
-        value = summarise(job.cells, outcome, run.seed)["clean_accuracy"]
-        return _Found(_measured(job, {f"{suite.replace('-', '_')}_accuracy": value}), cells, outcome.skipped)
+        scores = score_outcome(job.cells, outcome)
+        scores = replace(scores, summary={f"{suite.replace('-', '_')}_accuracy": scores.summary["clean_accuracy"]})
+        return _Found(_measured(job, Summaries(scores.values(run.seed)[0])), scores, cells, outcome.skipped)
     conditions: tuple[Condition, ...] = job.cells
     if clean is not None and (paired := _with_clean(outcome, clean)) is not None:
         conditions, outcome = (CLEAN, *conditions), paired
     on_imagenet = suite == "imagenet-c"
-    summary = summarise(conditions, outcome, run.seed, against_alexnet=on_imagenet)
+    scores = score_outcome(conditions, outcome, against_alexnet=on_imagenet)
     errors = errors_of(conditions, outcome) if on_imagenet else None
-    return _Found(_measured(job, summary, errors), cells, outcome.skipped)
+    summaries = summarise(conditions, outcome, scores, run.seed)
+    return _Found(_measured(job, summaries, errors), scores, cells, outcome.skipped)
 
 
 def _run_films(run: NetworkRun, job: Job, part: str) -> _Found:
@@ -177,8 +183,9 @@ def _run_films(run: NetworkRun, job: Job, part: str) -> _Found:
     task = job.tasks[0]
     outcome = evaluate_sequences(run.model, task, job.films, run.processes, folder=run.part(part), progress=progress)
     _require_pictures(job, len(outcome.flips), outcome.skipped)
-    cells, summary = summarise_sequences(outcome, job.films, FILM_SIZES[task.protocol.size], job.suites[0], run.seed)
-    return _Found(_measured(job, summary), cells, outcome.skipped)
+    scores = score_sequences(outcome, job.films.kinds, FILM_SIZES[task.protocol.size])
+    cells = sequence_cells(outcome, job.films.kinds, job.suites[0])
+    return _Found(_measured(job, Summaries(scores.values(run.seed)[0])), scores, cells, outcome.skipped)
 
 
 def _side_by_side(cells: Sequence[Condition], outcomes: Sequence[Outcome]) -> Outcome:

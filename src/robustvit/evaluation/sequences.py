@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,15 @@ from robustvit.data.pictures import UnreadablePictureError
 from robustvit.evaluation.classification import Task, logits_of
 from robustvit.evaluation.prefetch import Prefetch
 from robustvit.evaluation.processes import Processes
-from robustvit.evaluation.results import CellResult, Value
+from robustvit.evaluation.results import CellResult
+from robustvit.evaluation.scores import Scores
 from robustvit.files import write_whole
 from robustvit.metrics.alexnet import ALEXNET_FLIPS
-from robustvit.metrics.arrays import FloatArray
-from robustvit.metrics.bootstrap import bootstrap_cells
+from robustvit.metrics.bootstrap import Statistic
 from robustvit.metrics.flips import flip_probability, sequence_rule
-from robustvit.metrics.top5_distance import sequence_top5_distance
+from robustvit.metrics.top5_distance import LARGEST_DISTANCE, sequence_top5_distance
 
-__all__ = ["FILM_SIZES", "SequenceOutcome", "evaluate_sequences", "film_kinds", "summarise_sequences"]
+__all__ = ["FILM_SIZES", "SequenceOutcome", "evaluate_sequences", "film_kinds", "score_sequences", "sequence_cells"]
 
 FILM_SIZES: dict[tuple[int, int], Benchmark] = {(224, 224): "imagenet", (32, 32): "cifar"}
 """Size of the frames -> whose parameters make them."""
@@ -42,11 +42,13 @@ class SequenceOutcome:
     """What a network did.
 
     Attributes:
+        ids: of the subjects.
         flips: [subjects, kinds] flip probability of every film.
         distances: [subjects, kinds] top-5 distance (uT5D); NaN for networks with fewer than 5 outputs.
         skipped: (id, reason) of what could not be read.
     """
 
+    ids: list[str]
     flips: np.ndarray
     distances: np.ndarray
     skipped: list[tuple[str, str]]
@@ -91,11 +93,12 @@ def evaluate_sequences(
             if progress is not None:
                 progress(len(found), len(mine))
     rows = {i: row for part in processes.gather(found) for i, row in part.items()}
-    kept = [rows[i] for i in sorted(rows) if "skipped" not in rows[i]]
+    kept = [i for i in sorted(rows) if "skipped" not in rows[i]]
     shape = (-1, len(films.kinds))
     return SequenceOutcome(
-        flips=np.array([row["flips"] for row in kept], np.float64).reshape(shape),
-        distances=np.array([row["distances"] for row in kept], np.float64).reshape(shape),
+        ids=[films.id(i) for i in kept],
+        flips=np.array([rows[i]["flips"] for i in kept], np.float64).reshape(shape),
+        distances=np.array([rows[i]["distances"] for i in kept], np.float64).reshape(shape),
         skipped=[(rows[i]["id"], rows[i]["skipped"]) for i in sorted(rows) if "skipped" in rows[i]],
     )
 
@@ -111,8 +114,8 @@ def _scores(model: nn.Module, task: Task, films: FilmSet, frames: list[Tensor]) 
 
 
 def _best_five(logits: Tensor) -> np.ndarray:
-    """Classes from the best on [B, 5], or fewer where there are fewer."""
-    return logits.topk(min(5, logits.shape[-1]), dim=-1).indices.cpu().numpy()
+    """Classes from the best on [B, 5], or fewer where there are fewer; of equal logits the lower class comes first."""
+    return logits.sort(dim=-1, descending=True, stable=True).indices[:, :5].cpu().numpy()
 
 
 def _load(folder: Path | None, i: int) -> dict[str, Any] | None:
@@ -126,26 +129,31 @@ def _store(folder: Path | None, i: int, row: dict[str, Any]) -> None:
             file.write_text(json.dumps(row))
 
 
-def summarise_sequences(
-    outcome: SequenceOutcome, films: FilmSet, benchmark: Benchmark, suite: str, seed: int
-) -> tuple[list[CellResult], dict[str, Value]]:
-    """A cell for each kind, and the means over them."""
-    if not len(outcome.flips):
-        return [], {}
+def sequence_cells(outcome: SequenceOutcome, kinds: Sequence[str], suite: str) -> list[CellResult]:
+    """A cell for each kind."""
     subjects = len(outcome.flips)
-    cells = [
+    return [
         CellResult(suite, kind, 0, subjects, None, flip_probability=float(p), top5_distance=None if d != d else float(d))
-        for kind, p, d in zip(films.kinds, outcome.flips.mean(0), outcome.distances.mean(0), strict=True)
+        for kind, p, d in zip(kinds, outcome.flips.mean(0), outcome.distances.mean(0), strict=True)
     ]
-    summary = {"mean_flip_probability": _value(outcome.flips, lambda means: means.mean(-1), seed)}
+
+
+def score_sequences(outcome: SequenceOutcome, kinds: Sequence[str], benchmark: Benchmark) -> Scores:
+    """The means over the kinds.
+
+    Args:
+        outcome: of the network, one subject or more.
+        kinds: of films.
+        benchmark: "imagenet" divides by AlexNet's flips as well.
+    """
+    K = len(kinds)
+    summary: dict[str, Statistic] = {"mean_flip_probability": lambda means: means[..., :K].mean(-1)}
     if benchmark == "imagenet":
-        baseline = np.array([ALEXNET_FLIPS.values[kind] for kind in films.kinds])
-        summary["mean_flip_rate"] = _value(outcome.flips, lambda means: (means / baseline).mean(-1), seed)
+        baseline = np.array([ALEXNET_FLIPS.values[kind] for kind in kinds])
+        summary["mean_flip_rate"] = lambda means: (means[..., :K] / baseline).mean(-1)
+    cells, table = [(kind, 0) for kind in kinds], outcome.flips.T
     if np.isfinite(outcome.distances).all():
-        summary["mean_top5_distance"] = Value(float(outcome.distances.mean(0).mean()))
-    return cells, summary
-
-
-def _value(table: np.ndarray, statistic: Callable[[FloatArray], FloatArray], seed: int) -> Value:
-    interval = bootstrap_cells(table.T, statistic, seed=seed)
-    return Value(interval.estimate, interval.low, interval.high)
+        cells += [(f"{kind} top-5 distance", 0) for kind in kinds]
+        table = np.concatenate([table, outcome.distances.T / LARGEST_DISTANCE])  # as fractions
+        summary["mean_top5_distance"] = lambda means: LARGEST_DISTANCE * means[..., K:].mean(-1)
+    return Scores(outcome.ids, tuple(cells), table, summary)

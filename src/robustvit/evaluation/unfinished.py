@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 import torch
@@ -23,8 +24,8 @@ class UnfinishedRunError(ValueError):
 
 
 def fingerprint_of(models: dict[str, nn.Module], jobs: dict[str, list[Job]], suites: Sequence[str], settings: Settings) -> str:
-    """Changes when anything changes that unfinished work depends on: suites, settings, pictures, weights."""
-    digest = hashlib.blake2b(repr((tuple(suites), settings)).encode(), digest_size=16)
+    """Changes when anything changes that unfinished work depends on: version, suites, settings, pictures, weights."""
+    digest = hashlib.blake2b(repr((version("robustvit"), tuple(suites), settings)).encode(), digest_size=16)
     for name, network in models.items():
         digest.update(name.encode())
         for key, tensor in network.state_dict().items():

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["Variant", "attention_diversification", "layer_diversification"]
+__all__ = ["EPS", "Variant", "attention_diversification", "check_options", "keep_above", "layer_diversification"]
 
 Variant = Literal["paper", "released"]
 """What the centre is: the mean of the thresholded rows (paper, Eq. 2), or the mean of the rows, thresholded (released)."""
@@ -45,10 +45,7 @@ def attention_diversification(
     Raises:
         ValueError: there are no layers, or they are not [B, heads, N, N].
     """
-    if variant not in get_args(Variant):
-        raise ValueError(f"variant={variant!r} is not known; choose one of {', '.join(get_args(Variant))}")
-    if tau < 0:
-        raise ValueError(f"tau={tau:g} is not possible; give 0 or more")
+    check_options(tau, variant)
     if not len(attention):
         raise ValueError("there are no attention maps; record a forward pass first")
     of_layer = regions if regions is not None else [None] * len(attention)
@@ -56,7 +53,7 @@ def attention_diversification(
     for maps, region in zip(attention, of_layer, strict=True):
         if maps.ndim != 4 or maps.shape[-1] != maps.shape[-2]:
             raise ValueError(f"attention must be [B, heads, N, N], got {list(maps.shape)}")
-        A = maps[..., prefix_tokens:, prefix_tokens:].float()
+        A = maps[..., prefix_tokens:, prefix_tokens:].to(torch.promote_types(maps.dtype, torch.float32))
         A = A.flatten(0, 1) if per_head else A.mean(1)  # B N N
         if region is not None:
             windows = region.repeat_interleave(maps.shape[1], 0) if per_head else region
@@ -75,23 +72,31 @@ def layer_diversification(A: Tensor, *, tau: float, variant: Variant, regions: T
     """
     if regions is None:
         threshold = tau / A.shape[-1]
-        rows = _keep(A, threshold, variant)  # B N N
-        centre = rows.mean(1, keepdim=True) if variant == "paper" else _keep(A.mean(1, keepdim=True), threshold, variant)
+        rows = keep_above(A, threshold, variant)  # B N N
+        centre = rows.mean(1, keepdim=True) if variant == "paper" else keep_above(A.mean(1, keepdim=True), threshold, variant)
         return F.cosine_similarity(rows, centre, dim=-1, eps=EPS).mean()
     together = regions[:, :, None] == regions[:, None, :]  # B N N: R_ij
     size = together.sum(-1, keepdim=True)  # B N 1: N_i
     threshold_of_row = tau / size
-    rows = _keep(A, threshold_of_row, variant)
+    rows = keep_above(A, threshold_of_row, variant)
     averaged = rows if variant == "paper" else A
     centre = together.to(A.dtype) @ averaged / size  # c_i
     if variant == "released":
-        centre = _keep(centre, threshold_of_row, variant)
+        centre = keep_above(centre, threshold_of_row, variant)
     counted = ((regions >= 0) & (size[..., 0] > tau)).to(A.dtype)  # in smaller regions nothing can pass the threshold
     cosine = F.cosine_similarity(rows, centre, dim=-1, eps=EPS)
     return (cosine * counted).sum() / counted.sum().clamp(min=1)
 
 
-def _keep(values: Tensor, threshold: float | Tensor, variant: Variant) -> Tensor:
+def check_options(tau: float, variant: str) -> None:
+    """Raises ValueError for what ADL cannot do."""
+    if variant not in get_args(Variant):
+        raise ValueError(f"variant={variant!r} is not known; choose one of {', '.join(get_args(Variant))}")
+    if tau < 0:
+        raise ValueError(f"tau={tau:g} is not possible; give 0 or more")
+
+
+def keep_above(values: Tensor, threshold: float | Tensor, variant: Variant) -> Tensor:
     """What is above the threshold; the choice itself has no gradient."""
     kept = values >= threshold if variant == "paper" else values > threshold
     return values * kept.to(values.dtype)

@@ -45,6 +45,11 @@ class Needs:
     token_logits: bool = False
     spatial_view: bool = False
 
+    @property
+    def recorded(self) -> bool:
+        """Whether the network has to be recorded, which it then runs uncompiled for."""
+        return self.attention or self.features
+
     def __or__(self, other: Needs) -> Needs:
         return Needs(**{name: getattr(self, name) or getattr(other, name) for name in self.__dataclass_fields__})
 

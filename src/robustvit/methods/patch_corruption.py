@@ -6,12 +6,14 @@ choice is a step function; gradients pass straight through it, clipped to +-1 a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from robustvit.corruptions.patches import occluded_count
+from robustvit.methods.base import draw_uniform
 
 __all__ = ["Noise", "PatchScorer", "cover_patches", "draw_noise", "keep_mask", "random_scores"]
 
@@ -77,31 +79,31 @@ class _StraightThrough(torch.autograd.Function):
         return gradient.clamp(-1, 1), None
 
 
-def random_scores(batch: int, patches: int, *, generator: torch.Generator | None = None) -> Tensor:
-    """Scores whose lowest are a uniform choice without replacement: the ablation without a network."""
-    return torch.rand(batch, patches, generator=generator)
+def random_scores(seeds: Sequence[int], patches: int, like: Tensor) -> Tensor:
+    """Scores [B, N] whose lowest are a uniform choice without replacement: the ablation without a network.
+
+    Args:
+        seeds: one a sample.
+        patches: N.
+        like: gives the device and dtype.
+    """
+    return draw_uniform(seeds, (patches,), "afat selection", like)
 
 
-def draw_noise(
-    x: Tensor,
-    noise: Noise,
-    mean: tuple[float, ...],
-    std: tuple[float, ...],
-    generator: torch.Generator | None = None,
-) -> Tensor:
+def draw_noise(x: Tensor, noise: Noise, mean: tuple[float, ...], std: tuple[float, ...], seeds: Sequence[int]) -> Tensor:
     """What to cover patches of `x` with: [B, 3, H, W] in normalised space.
 
     Args:
-        x: normalised pictures.
+        x: normalised pictures [B, 3, H, W].
         noise: see `Noise`.
         mean, std: of the normalisation.
-        generator: on the device of `x`; None takes the global one.
+        seeds: one a sample.
     """
     if noise not in get_args(Noise):
         raise ValueError(f"noise={noise!r} is not known; choose one of {', '.join(get_args(Noise))}")
     if noise == "zero":
         return torch.zeros_like(x)
-    drawn = torch.rand(x.shape, generator=generator, dtype=x.dtype, device=x.device)
+    drawn = draw_uniform(seeds, tuple(x.shape[1:]), "afat noise", x)
     return drawn if noise == "unit_normalised" else (drawn - _channels(mean, x)) / _channels(std, x)
 
 

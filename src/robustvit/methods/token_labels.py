@@ -6,13 +6,25 @@ labeler's token logits into hard labels by a Gumbel draw (Eq. 4) and trains the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["LabelKind", "labeler_loss", "resize_labels", "soft_cross_entropy", "student_loss", "token_targets"]
+from robustvit.methods.base import Mix, draw_uniform
+
+__all__ = [
+    "LabelKind",
+    "draw_exponential",
+    "mix_labels",
+    "pooled_loss",
+    "resize_labels",
+    "soft_cross_entropy",
+    "token_loss",
+    "token_targets",
+]
 
 LabelKind = Literal["gumbel", "argmax", "soft"]
 """A draw from the labeler's distribution, its best class, or the distribution itself."""
@@ -23,24 +35,21 @@ def soft_cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
     return -(target.float() * F.log_softmax(logits.float(), dim=-1)).sum(-1).mean()
 
 
-def labeler_loss(class_logits: Tensor, token_logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """(class term, pooled term) of Eq. 2: the image label on the class token, and on the mean of the tokens.
+def pooled_loss(token_logits: Tensor, target: Tensor) -> Tensor:
+    """The token term of Eq. 2: the image label on the mean of the tokens; no single token is told anything.
 
     Args:
-        class_logits: [B, K].
         token_logits: [B, N, K].
         target: mixed and smoothed [B, K].
     """
-    return soft_cross_entropy(class_logits, target), soft_cross_entropy(token_logits.float().mean(1), target)
+    return soft_cross_entropy(token_logits.float().mean(1), target)
 
 
-def student_loss(class_logits: Tensor, token_logits: Tensor, target: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """(class term, token term) of Eq. 5.
+def token_loss(token_logits: Tensor, labels: Tensor) -> Tensor:
+    """The token term of Eq. 5: every token on a label of its own.
 
     Args:
-        class_logits: [B, K].
         token_logits: [B, N, K].
-        target: mixed and smoothed [B, K].
         labels: of the tokens [B, N, K], from `token_targets`.
     """
     if token_logits.shape != labels.shape:
@@ -48,17 +57,18 @@ def student_loss(class_logits: Tensor, token_logits: Tensor, target: Tensor, lab
             f"the student has token logits {list(token_logits.shape)} and the labels are {list(labels.shape)}; resize the "
             "labels to the student's grid, see `resize_labels`"
         )
-    return soft_cross_entropy(class_logits, target), soft_cross_entropy(token_logits, labels)
+    return soft_cross_entropy(token_logits, labels)
+
+
+def draw_exponential(seeds: Sequence[int], logits: Tensor) -> Tensor:
+    """Exp(1) numbers [B, N, K] in float32, each sample from its own seed."""
+    u = draw_uniform(seeds, tuple(logits.shape[1:]), "token labels", logits.float())
+    return -torch.log1p(-u.clamp(min=2**-25))  # a drawn 0 stands for [0, 2^-24): an E of 0 would beat any logit
 
 
 @torch.no_grad()
 def token_targets(
-    logits: Tensor,
-    kind: LabelKind = "gumbel",
-    *,
-    smoothing: float = 0.1,
-    generator: torch.Generator | None = None,
-    exponential: Tensor | None = None,
+    logits: Tensor, kind: LabelKind = "gumbel", *, smoothing: float = 0.1, exponential: Tensor | None = None
 ) -> Tensor:
     """What the tokens should answer: [B, N, K], without gradient.
 
@@ -66,8 +76,7 @@ def token_targets(
         logits: of the labeler [B, N, K].
         kind: see `LabelKind`. A Gumbel draw keeps the labeler's best class with the probability that the labeler gives it.
         smoothing: s: hard labels become (1 - s) onehot + s / K; soft ones stay as they are.
-        generator: of the draw.
-        exponential: instead of a draw, the Exp(1) numbers [B, N, K] to use.
+        exponential: E of the Gumbel draw [B, N, K], from `draw_exponential`; the other kinds draw nothing.
     """
     if kind not in get_args(LabelKind):
         raise ValueError(f"kind={kind!r} is not known; choose one of {', '.join(get_args(LabelKind))}")
@@ -75,8 +84,9 @@ def token_targets(
     if kind == "soft":
         return a.softmax(-1)
     if kind == "gumbel":
-        drawn = torch.empty_like(a).exponential_(generator=generator) if exponential is None else exponential.float()
-        a = a - drawn.clamp(min=torch.finfo(torch.float32).tiny).log()  # a + G, G = -log E
+        if exponential is None:
+            raise ValueError("kind='gumbel' draws labels: give the numbers, `exponential=draw_exponential(seeds, logits)`")
+        a = a - exponential.float().log()  # Eq. 4: a + G, G = -log E; tau does not change the arg max
     return F.one_hot(a.argmax(-1), K).float() * (1 - smoothing) + smoothing / K
 
 
@@ -91,3 +101,27 @@ def resize_labels(labels: Tensor, grid: tuple[int, int], to: tuple[int, int]) ->
         return labels
     maps = labels.transpose(1, 2).unflatten(2, grid)  # B K Hp Wp
     return F.adaptive_avg_pool2d(maps, to).flatten(2).transpose(1, 2)
+
+
+def mix_labels(labels: Tensor, mix: Mix, grid: tuple[int, int], img_size: tuple[int, int]) -> Tensor:
+    """Label maps mixed as the pictures were, which STL does not do: mixup blends them, cutmix takes what a cell shows.
+
+    Args:
+        labels: [B, N, K] with N = Hp Wp of `grid`.
+        mix: how the pictures were mixed with the reversed batch.
+        grid: (Hp, Wp).
+        img_size: (H, W) of the pictures, in which the box is.
+    """
+    if mix.box is None:
+        return mix.lam * labels + (1 - mix.lam) * labels.flip(0)
+    top, bottom, left, right = mix.box
+    rows, columns = _coverage(top, bottom, grid[0], img_size[0]), _coverage(left, right, grid[1], img_size[1])
+    pasted = torch.outer(rows, columns).reshape(1, -1, 1).to(labels)  # 1 N 1: share of each cell inside the box
+    return (1 - pasted) * labels + pasted * labels.flip(0)
+
+
+def _coverage(start: int, stop: int, cells: int, pixels: int) -> Tensor:
+    """The share [cells] of each of `cells` equal parts of a side of `pixels` that lies in start .. stop."""
+    edges = torch.arange(cells + 1) * (pixels / cells)
+    inside = edges.clamp(start, max(start, stop))
+    return inside.diff() / edges.diff()

@@ -15,7 +15,7 @@ from robustvit.metrics.alexnet import (
     ErrorTable,
     ValueTable,
 )
-from robustvit.metrics.bootstrap import Interval, bootstrap_cells, bootstrap_mean
+from robustvit.metrics.bootstrap import Interval, bootstrap_cells, bootstrap_differences, bootstrap_mean, bootstrap_scores
 from robustvit.metrics.calibration import calibration_error, expected_calibration_error
 from robustvit.metrics.class_subset import ClassSubset, imagenet_subset, subset_accuracy, subset_predictions
 from robustvit.metrics.corruption_error import (
@@ -44,7 +44,9 @@ __all__ = [
     "ValueTable",
     "accuracy",
     "bootstrap_cells",
+    "bootstrap_differences",
     "bootstrap_mean",
+    "bootstrap_scores",
     "calibration_error",
     "correctness",
     "corruption_errors",

@@ -6,14 +6,14 @@ so that a score made of several cells, such as mCE or retention, keeps their cor
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from robustvit.metrics.arrays import ArrayLike, FloatArray, require_fractions, to_floats
 
-__all__ = ["Interval", "Statistic", "bootstrap_cells", "bootstrap_mean"]
+__all__ = ["Interval", "Statistic", "bootstrap_cells", "bootstrap_differences", "bootstrap_mean", "bootstrap_scores"]
 
 Statistic = Callable[[FloatArray], FloatArray]
 """Accuracies of the cells [..., cells] -> score [...]."""
@@ -44,11 +44,18 @@ def bootstrap_mean(outcomes: ArrayLike, *, level: float = 0.95, resamples: int =
 def bootstrap_cells(
     outcomes: ArrayLike, statistic: Statistic, *, level: float = 0.95, resamples: int = 1000, seed: int = 0
 ) -> Interval:
-    """Interval for a score of several cells that show the same pictures.
+    """Interval for a score of several cells that show the same pictures; see `bootstrap_scores`."""
+    return bootstrap_scores(outcomes, {"": statistic}, level=level, resamples=resamples, seed=seed)[""]
+
+
+def bootstrap_scores(
+    outcomes: ArrayLike, statistics: Mapping[str, Statistic], *, level: float = 0.95, resamples: int = 1000, seed: int = 0
+) -> dict[str, Interval]:
+    """Intervals for scores of cells that show the same pictures, all from the same draws.
 
     Args:
         outcomes: [cells, pictures], each in 0..1; column j is the same picture in every cell.
-        statistic: accuracies [..., cells] -> score [...]; see `robustvit.metrics.cell_statistics`.
+        statistics: name -> accuracies [..., cells] -> score [...]; see `robustvit.metrics.cell_statistics`.
         level: of confidence; the interval lies between the quantiles (1 - level)/2 and (1 + level)/2.
         resamples: number of draws.
         seed: of the draws.
@@ -59,14 +66,53 @@ def bootstrap_cells(
     require_fractions(values, "outcomes")
     if not 0 < level < 1 or resamples < 1:
         raise ValueError(f"level={level:g} with resamples={resamples} is not possible; give 0 < level < 1 and resamples >= 1")
-    estimate = float(statistic(values.mean(axis=1)))
-    scores = statistic(_resampled_accuracies(values, resamples, seed))
+    means, drawn = values.mean(axis=1), _resampled_accuracies(values, resamples, seed)
+    return {name: _interval(means, drawn, score, level, seed) for name, score in statistics.items()}
+
+
+def bootstrap_differences(
+    first: ArrayLike,
+    second: ArrayLike,
+    statistics: Mapping[str, Statistic],
+    *,
+    level: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> dict[str, Interval]:
+    """Paired intervals for `score(first) - score(second)` of two networks that saw the same pictures.
+
+    A draw takes the same pictures for both, so that what makes a picture hard for either does not widen the interval.
+
+    Args:
+        first, second: [cells, pictures] of each; the same cells, and column j the same picture.
+        statistics, level, resamples, seed: see `bootstrap_scores`.
+    """
+    one, other = to_floats(first, "first"), to_floats(second, "second")
+    if one.shape != other.shape or one.ndim != 2:
+        raise ValueError(
+            f"both networks need outcomes [cells, pictures] of the same cells and pictures, got {list(one.shape)} and "
+            f"{list(other.shape)}"
+        )
+    C = len(one)
+    paired = {name: _difference(score, C) for name, score in statistics.items()}
+    return bootstrap_scores(np.concatenate([one, other]), paired, level=level, resamples=resamples, seed=seed)
+
+
+def _difference(score: Statistic, C: int) -> Statistic:
+    """Of the accuracies of two networks, C cells each."""
+    return lambda accuracies: score(accuracies[..., :C]) - score(accuracies[..., C:])
+
+
+def _interval(means: FloatArray, drawn: FloatArray, score: Statistic, level: float, seed: int) -> Interval:
+    """Of a score, from the accuracies of the cells [cells] and of every draw [resamples, cells]."""
+    resamples = len(drawn)
+    scores = score(drawn)
     if np.shape(scores) != (resamples,):
         raise ValueError(
             f"the statistic must turn [{resamples}, cells] into [{resamples}], got shape {list(np.shape(scores))}"
         )
     low, high = np.quantile(scores, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(estimate, float(low), float(high), level, resamples, seed)
+    return Interval(float(score(means)), float(low), float(high), level, resamples, seed)
 
 
 def _first_cell(accuracies: FloatArray) -> FloatArray:

@@ -34,15 +34,20 @@ def clean_accuracy_of(cells: Sequence[Cell]) -> Statistic:
     return lambda accuracies: accuracies[..., clean]
 
 
-def mean_accuracy_of(cells: Sequence[Cell], corruption_set: str | None = "common15") -> Statistic:
-    """Mean over types of the mean over their severities; None takes all types that have cells."""
-    weights = _weights_of_mean(cells, corruption_set)
+def mean_accuracy_of(cells: Sequence[Cell], types: str | Sequence[str] | None = "common15") -> Statistic:
+    """Mean over types of the mean over their severities.
+
+    Args:
+        cells: in the order of the accuracies.
+        types: a set of corruptions by its name, or their names; None takes all types that have cells.
+    """
+    weights = _weights_of_mean(cells, types)
     return lambda accuracies: accuracies @ weights
 
 
-def retention_of(cells: Sequence[Cell], corruption_set: str | None = "common15") -> Statistic:
+def retention_of(cells: Sequence[Cell], types: str | Sequence[str] | None = "common15") -> Statistic:
     """Mean accuracy over clean accuracy."""
-    mean, clean = mean_accuracy_of(cells, corruption_set), clean_accuracy_of(cells)
+    mean, clean = mean_accuracy_of(cells, types), clean_accuracy_of(cells)
     return lambda accuracies: mean(accuracies) / clean(accuracies)
 
 
@@ -75,16 +80,15 @@ def _baseline_positions(cells: Sequence[Cell], baseline: ErrorTable) -> np.ndarr
     return np.array([_positions(cells, row) for row in wanted])
 
 
-def _weights_of_mean(cells: Sequence[Cell], corruption_set: str | None) -> FloatArray:
-    if corruption_set is not None and corruption_set not in CORRUPTION_SETS:
-        raise ValueError(f"there is no set of corruptions {corruption_set!r}; choose one of {', '.join(CORRUPTION_SETS)}")
-    given = list(dict.fromkeys(name for name, _ in cells if (name, _) != CLEAN))
-    names = given if corruption_set is None else list(CORRUPTION_SETS[corruption_set])
+def _weights_of_mean(cells: Sequence[Cell], types: str | Sequence[str] | None) -> FloatArray:
+    if isinstance(types, str) and types not in CORRUPTION_SETS:
+        raise ValueError(f"there is no set of corruptions {types!r}; choose one of {', '.join(CORRUPTION_SETS)}")
+    given = list(dict.fromkeys(name for name, severity in cells if (name, severity) != CLEAN))
+    names = given if types is None else list(CORRUPTION_SETS[types] if isinstance(types, str) else types)
     missing = [name for name in names if name not in given]
     if missing or not names:
-        raise ValueError(
-            f"the mean over {corruption_set or 'the given types'} has no cells for: {', '.join(missing) or 'any'}"
-        )
+        which = types if isinstance(types, str) else "the given types"
+        raise ValueError(f"the mean over {which} has no cells for: {', '.join(missing) or 'any'}")
     counts = {name: sum(name == other for other, _ in cells) for name in names}
     return np.array([1 / (len(names) * counts[name]) if name in counts else 0.0 for name, _ in cells])
 

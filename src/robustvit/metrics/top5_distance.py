@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 from robustvit.metrics.arrays import ArrayLike, IntArray, require_names, to_floats, to_integers
 from robustvit.metrics.flips import SequenceRule, frame_pairs
 
-__all__ = ["mean_top5_distance", "ranking", "sequence_top5_distance", "top5_distance"]
+__all__ = ["LARGEST_DISTANCE", "mean_top5_distance", "ranking", "sequence_top5_distance", "top5_distance"]
+
+LARGEST_DISTANCE = 18
+"""Three of the five leave and the other two go ahead."""
 
 
 def ranking(scores: ArrayLike) -> IntArray:
@@ -25,7 +28,7 @@ def top5_distance(first: ArrayLike, second: ArrayLike) -> NDArray[np.int64]:
         first, second: rankings [..., 5 or more], best class first; what is beyond the fifth has no influence.
 
     Returns:
-        [...]: 0 for the same five in the same order, 15 when all five leave, at most 18 (three leave, two go ahead).
+        [...]: 0 for the same five in the same order, 15 when all five leave, at most `LARGEST_DISTANCE`.
     """
     a, b = to_integers(first, "rankings"), to_integers(second, "rankings")
     if min(a.ndim, b.ndim) < 1 or min(a.shape[-1], b.shape[-1]) < 5:

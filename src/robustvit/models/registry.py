@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import timm
@@ -59,6 +61,9 @@ def create_model(
         token_head = kwargs.pop("token_head", False) or token_head
     if ":" not in name:
         _check_name(architecture, tag)
+    added = _added_in(name.removeprefix("local-dir:")) if name.startswith("local-dir:") else {}
+    tap, token_head = added.get("tap") if tap is None else tap, added.get("token_head", False) or token_head
+    tap_blocks = added.get("tap_blocks", tap_blocks)
     if architecture in _OURS:
         options = dict(tap=tap, tap_blocks=tap_blocks, token_head=token_head, token_fusion=token_fusion)
         given = {k: v for k, v in options.items() if v is not None and v is not False}
@@ -67,6 +72,8 @@ def create_model(
     if features_only and (token_head or token_fusion):
         raise ValueError("features_only=True leaves the classifiers out, so token_head=True has no place; drop one of the two")
     checkpoint_path = kwargs.pop("checkpoint_path", None)
+    if added and pretrained:  # what the folder's network has besides timm's must be there before its weights
+        checkpoint_path, pretrained = str(Path(name.removeprefix("local-dir:")) / "model.safetensors"), False
     model = timm.create_model(name, pretrained, **kwargs)
     network_inside: nn.Module = model.model if features_only and hasattr(model, "model") else model
     if tap or tap_blocks != "all":
@@ -76,6 +83,12 @@ def create_model(
     if checkpoint_path:  # after what was added, which a checkpoint of such a network has too
         load_checkpoint(model, checkpoint_path)
     return model
+
+
+def _added_in(folder: str) -> dict[str, Any]:
+    """TAP and token head of a timm network that `robustvit train` saved; {} for any other."""
+    config = Path(folder) / "config.json"
+    return json.loads(config.read_text()).get("robustvit", {}) if config.is_file() else {}
 
 
 def _published_tag(published_name: str, *, needed: bool) -> str:

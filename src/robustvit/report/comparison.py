@@ -21,9 +21,23 @@ from robustvit.report.figures import (
 )
 from robustvit.report.grids import Grid, grids_of, sequence_cells
 from robustvit.report.headline import MEANS, rank, ranking_measure
-from robustvit.report.numbers import ORDER, interval, is_number, mean, measure_of, percent, quantity, words
+from robustvit.report.numbers import ORDER, is_number, mean, measure_of, percent, quantity, quantity_interval, words
 
-__all__ = ["Card", "Ranking", "cards", "compared_curves", "compared_heats", "compared_sequences", "overview", "ranking"]
+__all__ = [
+    "Card",
+    "Entry",
+    "Ranking",
+    "best_of",
+    "cards",
+    "compared_curves",
+    "compared_heats",
+    "compared_sequences",
+    "in_order",
+    "overview",
+    "ranking",
+    "shared_grids",
+    "summary_names",
+]
 
 
 @dataclass(frozen=True)
@@ -87,7 +101,7 @@ def cards(model: ModelResults) -> tuple[Card, ...]:
 
 def _card(name: str, value: Value) -> Card:
     measure = measure_of(name)
-    reach = interval(value)
+    reach = quantity_interval(name, value)
     fits = is_number(value.value) and 0 <= value.value <= 1 and "distance" not in name
     chart = gauge(value.value, value.low, value.high, f"{measure.label}: {percent(value.value)} {reach}") if fits else None
     return Card(name, measure.label, quantity(name, value.value), reach, not measure.higher_is_better, chart)
@@ -105,22 +119,24 @@ def ranking(models: Sequence[ModelResults]) -> Ranking:
     """All summaries in one table, the best of each column marked."""
     names = summary_names(models)
     best = {
-        name: _best([m.summary[name].value for m in models if name in m.summary], measure_of(name).higher_is_better)
+        name: best_of([m.summary[name].value for m in models if name in m.summary], measure_of(name).higher_is_better)
         for name in names
     }
 
     def entry(model: ModelResults, name: str) -> Entry:
         value = model.summary.get(name)
         number = value.value if value and is_number(value.value) else None
-        return Entry(quantity(name, number), interval(value), number is not None and number == best[name], number)
+        return Entry(
+            quantity(name, number), quantity_interval(name, value), number is not None and number == best[name], number
+        )
 
     columns = tuple((name, measure_of(name).label, not measure_of(name).higher_is_better) for name in names)
     rows = tuple((place, model, tuple(entry(model, name) for name in names)) for place, model in in_order(models))
     return Ranking(columns, rows)
 
 
-def _best(numbers: Sequence[float | None], higher: bool = True) -> float | None:
-    """None where there is nothing to choose from."""
+def best_of(numbers: Sequence[float | None], higher: bool = True) -> float | None:
+    """The best of these numbers; None where there is nothing to choose from."""
     kept = {number for number in numbers if number is not None and is_number(number)}
     if len(kept) < 2:
         return None
@@ -142,7 +158,7 @@ def overview(models: Sequence[ModelResults]) -> tuple[Overview, ...]:
     return tuple(shown)
 
 
-def _shared_grids(models: Sequence[ModelResults]) -> dict[tuple[str, ...], list[tuple[int, ModelResults, Grid]]]:
+def shared_grids(models: Sequence[ModelResults]) -> dict[tuple[str, ...], list[tuple[int, ModelResults, Grid]]]:
     """Suites -> the networks that have a grid of them."""
     shared: dict[tuple[str, ...], list[tuple[int, ModelResults, Grid]]] = {}
     for place, model in enumerate(models):
@@ -154,7 +170,7 @@ def _shared_grids(models: Sequence[ModelResults]) -> dict[tuple[str, ...], list[
 def compared_curves(models: Sequence[ModelResults]) -> list[tuple[str, tuple[Panel, ...]]]:
     """For each grid: curves over severity, one line a network, over all corruptions and by group."""
     figures = []
-    for suites, members in _shared_grids(models).items():
+    for suites, members in shared_grids(models).items():
         ticks = severity_ticks(grid for _, _, grid in members)
         groups = dict.fromkeys(group for _, _, grid in members for group in grid.groups)
         kinds = ["all corruptions", *groups] if len(groups) > 1 else [*groups]
@@ -178,13 +194,13 @@ CROWD = 6
 
 def compared_heats(results: Results, top: float) -> list[tuple[str, Heat]]:
     """For each grid: corruption x network, averaged over severities."""
-    return [(", ".join(suites), _compared_heat(members, top)) for suites, members in _shared_grids(results.models).items()]
+    return [(", ".join(suites), _compared_heat(members, top)) for suites, members in shared_grids(results.models).items()]
 
 
 def _compared_heat(members: Sequence[tuple[int, ModelResults, Grid]], top: float) -> Heat:
     def row(label: str, corruptions: Sequence[str] | None) -> HeatRow:
         values = [grid.mean(corruptions) for _, _, grid in members]
-        best = _best(values)
+        best = best_of(values)
         return HeatRow(
             label,
             tuple(
@@ -217,6 +233,6 @@ def compared_sequences(models: Sequence[ModelResults]) -> list[tuple[str, tuple[
     table = []
     for label, row in [*found.items(), ("mean", averages)]:
         values = [row.get(place) for place in range(len(models))]
-        lowest = _best(values, higher=False)
+        lowest = best_of(values, higher=False)
         table.append((label, tuple((percent(v), v is not None and v == lowest) for v in values)))
     return table

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from robustvit.evaluation.results import CellResult, ModelResults, Results
+from robustvit.evaluation.results import CellResult, ModelResults, Results, Value
 from robustvit.report.charts import PLAIN, Bar, Series, bars, curves, heat_colours
 from robustvit.report.grids import Grid, grids_of, sequence_cells
 from robustvit.report.numbers import count, interval, is_number, mean, percent, words
@@ -96,8 +97,11 @@ def grid_heat(grid: Grid, top: float) -> Heat:
         cells = [
             heat_cell(grid.accuracy(corruption, s), top, _detail(grid.cells.get((corruption, s)))) for s in grid.severities
         ]
-        average = heat_cell(grid.mean([corruption]), top, f"{words(corruption)}, mean over severities")
-        return HeatRow(words(corruption), (*cells, average))
+        average = grid.of_corruption(corruption)
+        detail = f"{words(corruption)}, mean over severities"
+        if reach := interval(average):
+            detail += f", 95 % interval {reach}"
+        return HeatRow(words(corruption), (*cells, heat_cell(average.value if average else None, top, detail)))
 
     foot = [heat_cell(grid.mean(severity=s), top, f"mean over corruptions, severity {s}") for s in grid.severities]
     return Heat(
@@ -115,15 +119,23 @@ def bar_panels(grid: Grid) -> tuple[Panel, ...]:
 
 
 def _bar_panel(grid: Grid, group: str, names: Sequence[str], clean: float | None) -> Panel:
-    values = {name: grid.mean([name]) for name in names}
-    rows = [Bar("clean", clean, *_reach(grid), series=PLAIN)] if clean is not None else []
-    rows += [Bar(words(name), value, reference=clean, series=_series(group)) for name, value in values.items()]
-    told = ", ".join(f"{words(name)} {percent(value)}" for name, value in values.items())
-    average = grid.mean(names)
-    remark = f"mean {percent(average)}"
-    if clean is not None and average is not None:
-        remark += f", {100 * abs(clean - average):.1f} points {'below' if average <= clean else 'above'} clean"
+    values = {name: grid.of_corruption(name) or Value(math.nan) for name in names}
+    rows = [Bar("clean", clean, *_reach(grid.clean), series=PLAIN)] if clean is not None else []
+    rows += [Bar(words(name), v.value, *_reach(v), reference=clean, series=_series(group)) for name, v in values.items()]
+    told = ", ".join(f"{words(name)} {percent(value.value)}" for name, value in values.items())
+    remark = _group_remark(grid.of_group(group), clean)
     return Panel(group, remark, bars(rows, f"Accuracy under {group}, clean {percent(clean)}: {told}", top=1.0))
+
+
+def _group_remark(average: Value | None, clean: float | None) -> str:
+    """The mean of a group, its interval, and how far it is from clean."""
+    if average is None:
+        return f"mean {percent(None)}"
+    reach = interval(average)
+    remark = f"mean {percent(average.value)}" + (f" ({reach})" if reach else "")
+    if clean is None or not is_number(average.value):
+        return remark
+    return f"{remark}, {100 * abs(clean - average.value):.1f} points {'below' if average.value <= clean else 'above'} clean"
 
 
 _SERIES = {"noise": 0, "blur": 1, "weather": 2, "digital": 3}
@@ -133,8 +145,8 @@ def _series(group: str) -> int:
     return _SERIES.get(group, 4)
 
 
-def _reach(grid: Grid) -> tuple[float | None, float | None]:
-    return (grid.clean.low, grid.clean.high) if grid.clean else (None, None)
+def _reach(value: Value | None) -> tuple[float | None, float | None]:
+    return (value.low, value.high) if value else (None, None)
 
 
 def severity_ticks(grids: Iterable[Grid]) -> list[tuple[int, str]]:

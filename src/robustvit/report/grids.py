@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from robustvit.corruptions.registry import CORRUPTIONS
-from robustvit.evaluation.results import CellResult, ModelResults, Value
+from robustvit.evaluation.results import CellResult, Measurement, ModelResults, Value
 from robustvit.report.numbers import mean
 
 __all__ = ["GROUPS", "Grid", "grids_of", "other_cells", "sequence_cells"]
@@ -23,11 +23,15 @@ class Grid:
         suites: that measured it; several where they share no cell.
         clean: accuracy on the same pictures without corruption, if it is known.
         cells: (corruption, severity) -> what was measured.
+        by_group: "noise", "blur", ... -> mean accuracy with its interval, where that is known.
+        by_corruption: corruption -> likewise, over its severities.
     """
 
     suites: tuple[str, ...]
     clean: Value | None
     cells: dict[tuple[str, int], CellResult]
+    by_group: dict[str, Value] = field(default_factory=dict)
+    by_corruption: dict[str, Value] = field(default_factory=dict)
 
     @cached_property
     def corruptions(self) -> tuple[str, ...]:
@@ -56,25 +60,45 @@ class Grid:
         severities = self.severities if severity is None else (severity,)
         return mean(self.accuracy(name, s) for name in names for s in severities)
 
+    def of_group(self, group: str) -> Value | None:
+        """The mean over a group, with its interval where that is known."""
+        return self.by_group.get(group) or _plain(self.mean(self.groups.get(group, ())))
+
+    def of_corruption(self, corruption: str) -> Value | None:
+        """The mean over the severities, with its interval where that is known."""
+        return self.by_corruption.get(corruption) or _plain(self.mean([corruption]))
+
+
+def _plain(value: float | None) -> Value | None:
+    return None if value is None else Value(value)
+
 
 def group_of(corruption: str) -> str:
     return CORRUPTIONS[corruption].group if corruption in CORRUPTIONS else "other"
 
 
 def grids_of(model: ModelResults) -> tuple[Grid, ...]:
-    """The grids of a network. Suites share one, unless they measured the same cells."""
-    merged: list[tuple[list[str], dict[tuple[str, int], CellResult]]] = []
+    """The grids of a network. Suites of the same measurement share one, unless they measured the same cells."""
+    merged: list[tuple[Measurement | None, list[str], dict[tuple[str, int], CellResult]]] = []
     for suite in dict.fromkeys(cell.suite for cell in model.cells):
         cells = {(c.condition, c.severity): c for c in model.cells if c.suite == suite and _is_corruption(c)}
         if not cells:
             continue
-        place = next((known for known in merged if known[1].keys().isdisjoint(cells)), None)
+        measured = next((m for m in model.measurements if suite in m.suites), None)
+        place = next((known for known in merged if known[0] is measured and known[2].keys().isdisjoint(cells)), None)
         if place is None:
-            merged.append(([suite], cells))
+            merged.append((measured, [suite], cells))
         else:
-            place[0].append(suite)
-            place[1].update(cells)
-    return tuple(Grid(tuple(suites), _clean_of(model, suites), cells) for suites, cells in merged)
+            place[1].append(suite)
+            place[2].update(cells)
+    return tuple(_grid(model, measured, suites, cells) for measured, suites, cells in merged)
+
+
+def _grid(
+    model: ModelResults, measured: Measurement | None, suites: Sequence[str], cells: dict[tuple[str, int], CellResult]
+) -> Grid:
+    groups, corruptions = (measured.group_accuracies, measured.corruption_accuracies) if measured else ({}, {})
+    return Grid(tuple(suites), _clean_of(model, suites), cells, groups, corruptions)
 
 
 def sequence_cells(model: ModelResults) -> tuple[CellResult, ...]:

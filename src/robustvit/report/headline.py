@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from robustvit.corruptions.registry import corruption_names
 from robustvit.evaluation.results import ModelResults, Results, Value
 from robustvit.report.grids import grids_of
-from robustvit.report.numbers import interval, measure_of, percent, words
+from robustvit.report.numbers import change, change_interval, interval, is_clear, measure_of, percent, words
 
-__all__ = ["Headline", "headline", "rank", "ranking_measure"]
+__all__ = ["RANKED_BY", "Headline", "headline", "rank", "ranking_measure"]
 
 MEANS = ("mean_accuracy_15", "mean_accuracy_19", "mean_accuracy")
 # Networks are ranked by the first of these that was measured.
@@ -61,7 +61,7 @@ def headline(results: Results) -> Headline:
     about = _under(best)
     if len(order) == 1:
         return _of_one(best, measure, about)
-    return _of_several(order, measure, about)
+    return _of_several(results, order, measure, about)
 
 
 def ranking_measure(models: Sequence[ModelResults]) -> str | None:
@@ -95,10 +95,10 @@ def _of_one(model: ModelResults, measure: str, about: str) -> Headline:
     return Headline(short_name(model), _claim(measure, value, about), _interval_line(value))
 
 
-def _of_several(order: Sequence[ModelResults], measure: str, about: str) -> Headline:
+def _of_several(results: Results, order: Sequence[ModelResults], measure: str, about: str) -> Headline:
     best, second = order[0], order[1]
     value = best.summary[measure]
-    lines = [_lead(value, second, measure)]
+    lines = [_lead(results, best, second, measure)]
     kept = _finite(best, "retention")
     if measure in MEANS:
         claim = f"is the most accurate of {len(order)} networks under {about}: {percent(value.value)}"
@@ -117,11 +117,18 @@ def _claim(measure: str, value: Value, about: str) -> str:
     return SENTENCES[measure].format(percent(value.value))
 
 
-def _lead(value: Value, second: ModelResults, measure: str) -> str:
-    other = second.summary.get(measure)
+def _lead(results: Results, best: ModelResults, second: ModelResults, measure: str) -> str:
+    """How far the best network is from the next: by their paired difference, else by their intervals."""
+    value, other = best.summary[measure], second.summary.get(measure)
     if other is None or not math.isfinite(other.value):
         return ""
     text = f"Next is {short_name(second)} with {_with_interval(other)}"
+    compared = (d.summary[measure] for d in results.between(best.name, second.name) if measure in d.summary)
+    if (difference := next(compared, None)) is not None and is_clear(difference) is not None:
+        reach = change_interval(measure, difference)
+        if is_clear(difference):
+            return f"{text}; the difference on the same pictures is {change(measure, difference.value)} points ({reach})."
+        return f"{text}; the order may be chance: on the same pictures the difference is between {reach} points."
     if None in (value.low, value.high, other.low, other.high):
         return f"{text}."
     overlap = value.low <= other.high and other.low <= value.high  # type: ignore[operator]

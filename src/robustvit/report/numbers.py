@@ -16,14 +16,19 @@ __all__ = [
     "MISSING",
     "Measure",
     "breakable",
+    "change",
+    "change_interval",
     "count",
     "duration",
     "interval",
+    "is_clear",
     "is_number",
     "mean",
     "measure_of",
     "moment",
     "percent",
+    "quantity",
+    "quantity_interval",
     "range_percent",
     "words",
 ]
@@ -107,6 +112,37 @@ def range_percent(low: float | None, high: float | None) -> str:
 def interval(value: Value | None) -> str:
     """As `range_percent`, of a value."""
     return "" if value is None else range_percent(value.low, value.high)
+
+
+def quantity_interval(name: str, value: Value | None) -> str:
+    """The interval of a number of a summary, in its unit."""
+    if value is None or "distance" not in name:
+        return interval(value)
+    if value.low is None or value.high is None or not (is_number(value.low) and is_number(value.high)):
+        return ""
+    return f"{value.low:.2f} to {value.high:.2f}"
+
+
+def change(name: str, value: float | None) -> str:
+    """A difference of two numbers of a summary: in points of a hundred, with its sign; distances in their unit."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    text = f"{value:+.2f}" if "distance" in name else f"{100 * value:+.1f}"
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def change_interval(name: str, value: Value | None) -> str:
+    """The interval of a difference, as `change` writes its ends; empty where there is none."""
+    if value is None or not (is_number(value.low) and is_number(value.high)):
+        return ""
+    return f"{change(name, value.low)} to {change(name, value.high)}"
+
+
+def is_clear(value: Value | None) -> bool | None:
+    """Whether the interval of a difference leaves out 0; None where there is none."""
+    if value is None or value.low is None or value.high is None:
+        return None
+    return value.low > 0 or value.high < 0
 
 
 def count(number: int) -> str:

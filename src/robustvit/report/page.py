@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import base64
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,36 @@ from markupsafe import Markup
 
 from robustvit.evaluation.results import CellResult, ModelResults, Results
 from robustvit.files import write_whole
-from robustvit.report import charts, comparison, figures, numbers
+from robustvit.report import charts, comparison, differences, figures, numbers
 from robustvit.report.grids import Grid, grids_of, other_cells, sequence_cells
 from robustvit.report.headline import headline
 
-__all__ = ["render_page", "write_page"]
+__all__ = ["Chapter", "render_page", "write_page"]
 
 MOST_SKIPPED = 500
 """More skipped pictures than this are counted, not named."""
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """Something to tell before the numbers.
+
+    Attributes:
+        title: of the chapter.
+        paragraphs: plain text.
+        picture: a PNG below them, if any.
+        caption: what the picture shows, for who cannot see it.
+    """
+
+    title: str
+    paragraphs: tuple[str, ...]
+    picture: bytes | None = None
+    caption: str = ""
+
+    @property
+    def source(self) -> str:
+        """The picture as an address that holds it."""
+        return f"data:image/png;base64,{base64.b64encode(self.picture or b'').decode()}"
 
 
 @dataclass(frozen=True)
@@ -46,18 +69,19 @@ class ModelSection:
     runs: tuple[tuple[str, dict[str, Any]], ...]
 
 
-def write_page(results: Results, path: Path) -> None:
+def write_page(results: Results, path: Path, *, chapters: Sequence[Chapter] = ()) -> None:
     """Writes the report.
 
     Args:
         results: of one or several networks.
         path: the HTML file; appears whole or not at all.
+        chapters: to stand before the numbers.
     """
     with write_whole(path) as file:
-        file.write_text(render_page(results), encoding="utf-8")
+        file.write_text(render_page(results, chapters), encoding="utf-8")
 
 
-def render_page(results: Results) -> str:
+def render_page(results: Results, chapters: Sequence[Chapter] = ()) -> str:
     """The report as HTML."""
     environment = Environment(
         loader=PackageLoader("robustvit.report"),
@@ -77,7 +101,7 @@ def render_page(results: Results) -> str:
         "fact": fact,
         "picture": picture,
     }
-    return environment.get_template("page.html.j2").render(_contents(results))
+    return environment.get_template("page.html.j2").render(_contents(results), chapters=chapters)
 
 
 def _contents(results: Results) -> dict[str, Any]:
@@ -91,6 +115,8 @@ def _contents(results: Results) -> dict[str, Any]:
         "sections": [_section(place, model, top) for place, model in enumerate(results.models)],
         "ranking": comparison.ranking(results.models),
         "overview": comparison.overview(results.models) if several else (),
+        "group_tables": differences.group_tables(results.models) if several else [],
+        "difference_tables": differences.difference_tables(results) if several else [],
         "compared_curves": comparison.compared_curves(results.models) if several else [],
         "compared_heats": comparison.compared_heats(results, top) if several else [],
         "sequences": comparison.compared_sequences(results.models) if several else [],
@@ -144,6 +170,10 @@ def _definitions(results: Results) -> list[tuple[str, str]]:
     known = [
         (numbers.measure_of(name).label, results.definitions.get(name.partition(" (")[0], "")) for name in dict.fromkeys(names)
     ]
+    if any(m.group_accuracies for model in results.models for m in model.measurements):
+        known.append(("Mean of a group", results.definitions.get("group_accuracies", "")))
+    if results.differences:
+        known.append(("Difference", results.definitions.get("differences", "")))
     if _has_intervals(results, cells):
         known.append(("Interval", results.definitions.get("interval", "")))
     return known

@@ -1,0 +1,128 @@
+"""`robustvit train`: a recipe, trained."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from robustvit.cli.console import note, print_json, tables, working
+
+if TYPE_CHECKING:
+    from robustvit.training.train import Progress, TrainingResult
+
+__all__ = ["train"]
+
+
+def train(
+    recipe: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="RECIPE")] = None,
+    *,
+    set: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="NAME=VALUE")] = (),  # noqa: A002
+    output: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("runs/train"),
+    resume: bool = False,
+    twin: bool = False,
+    as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
+) -> None:
+    """Train a network by a recipe: any backbone, any combination of TAP, ADL, AFAT, STL and distillation.
+
+    robustvit train recipes/fan/vit_tiny.yaml --set data.train=imagenet/train --set data.val=imagenet/val
+
+    Without a recipe: fan_vit_nano on the embedded data set. Under torchrun, all processes work on one batch.
+
+    Args:
+        recipe: YAML file; see docs/training.md for its sections.
+        set: change a setting of the recipe, as in optimizer.lr=1e-3; may be given several times.
+        output: folder of the run.
+        resume: go on with the run in the folder; RECIPE may be left out then.
+        twin: the recipe's CPU-size twin, to try it out.
+        as_json: print JSON.
+    """
+    with working("Loading"):
+        from robustvit.training.config_io import load_config
+        from robustvit.training.train import train as run_training
+
+        from_folder = resume and recipe is None and not set and (output / "config.yaml").is_file()
+        config = None if from_folder else load_config(recipe, set, twin=twin)
+    try:
+        with _progress() as report:
+            result = run_training(config, output, resume=resume, report=report)
+    except KeyboardInterrupt:
+        note(f"stopped at once; {output} has the last checkpoint, and --resume goes on from it")
+        raise
+    if int(os.environ.get("RANK", "0")):
+        return
+    for remark in result.notes:
+        note(remark)
+    if as_json:
+        print_json({**result.__dict__, "finished": result.is_finished})
+    else:
+        _print(result)
+    if not result.is_finished:
+        note(f"stopped after update {result.updates_done}; `robustvit train --resume --output {output}` goes on from there")
+        raise KeyboardInterrupt
+
+
+def _print(result: TrainingResult) -> None:
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_row("updates", f"{result.updates_done} of {result.updates}")
+    if result.accuracy is not None and result.best_accuracy is not None:
+        table.add_row("validation accuracy", f"{result.accuracy:.1%} (best {result.best_accuracy:.1%})")
+    if result.unreadable:
+        table.add_row("pictures not read", f"{len(result.unreadable)}; summary.json names them")
+    table.add_row("weights", f"{result.folder}/best and {result.folder}/weights (model.safetensors, config.json)")
+    table.add_row("curves", f"{result.folder}/training.png")
+    tables().print(table, highlight=False)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[Progress], None] | None]:
+    """Shows images/s, time left and loss terms on stderr; a line a minute off a terminal, silent in other processes."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    if int(os.environ.get("RANK", "0")):
+        yield None
+        return
+    if not sys.stderr.isatty():
+        yield _line_a_minute()
+        return
+    columns = (TextColumn("epoch {task.fields[epoch]:.2f}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bar(*columns, TimeRemainingColumn(), TextColumn("{task.fields[told]}"), console=Console(stderr=True)) as bar:
+        task = bar.add_task("", epoch=0.0, told="")
+
+        def report(progress: Progress) -> None:
+            told, done = _told(progress), progress.update
+            bar.update(task, completed=done, total=progress.updates, epoch=progress.epoch, told=told)
+
+        yield report
+
+
+def _told(progress: Progress) -> str:
+    terms = " ".join(f"{name} {value:.3f}" for name, value in progress.terms.items())
+    accuracy = "" if progress.accuracy is None else f" accuracy {progress.accuracy:.1%}"
+    return f"{progress.images_per_second:.0f} images/s {terms}{accuracy}"
+
+
+def _line_a_minute() -> Callable[[Progress], None]:
+    said = started = time.monotonic()
+    first: int | None = None
+
+    def report(progress: Progress) -> None:
+        nonlocal said, first
+        first = progress.update - 1 if first is None else first
+        now = time.monotonic()
+        if now - said >= 60:
+            said = now
+            left = (now - started) / (progress.update - first) * (progress.updates - progress.update)
+            note(f"update {progress.update} of {progress.updates}, {left / 60:.0f} min left: {_told(progress)}")
+
+    return report

@@ -1,0 +1,61 @@
+"""Attention maps of the contestants on one picture, clean and spoiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from robustvit.corruptions.registry import corrupt
+from robustvit.data.protocols import normalisation_of
+from robustvit.data.scenes import Scenes
+from robustvit.recording import Tape, record
+from robustvit.report.attention_maps import AttentionRow, attention_figure
+from robustvit.report.page import Chapter
+
+__all__ = ["attention_chapter", "attention_received"]
+
+PICTURE = 3
+SPOILED = (("clean", 0), ("gaussian_noise", 3), ("motion_blur", 3), ("fog", 3), ("contrast", 3))
+"""(corruption, severity) of the columns."""
+
+
+def attention_received(tape: Tape) -> list[np.ndarray]:
+    """For each picture [Hp, Wp]: how much attention each token of the last block gets from all others, 1 for uniform.
+
+    The mean over heads and queries of the map, without prefix tokens, times the number of tokens.
+    """
+    p = tape.prefix_tokens
+    received = tape.attention[-1].mean(1)[:, p:, p:].mean(1)  # B N
+    shares = received / received.mean(1, keepdim=True)
+    return [share.reshape(tape.grids[-1]).numpy() for share in shares]
+
+
+def attention_chapter(networks: Mapping[str, nn.Module]) -> Chapter:
+    """The chapter of the report that shows what changes inside the networks when the picture does."""
+    image = Scenes("test", PICTURE + 1, 32).scene(PICTURE).image
+    spoiled = [image if name == "clean" else corrupt(image, name, severity, seed=0) for name, severity in SPOILED]
+    pictures = torch.stack(spoiled)
+    rows = [_row(name, network, pictures) for name, network in networks.items()]
+    titles = [name.replace("_", " ") + (f" {severity}" if severity else "") for name, severity in SPOILED]
+    shown = list(zip(titles, pictures.permute(0, 2, 3, 1).numpy(), strict=True))
+    text = (
+        "Each map shows one picture's tokens: how much attention each gets from all others in the last block, heads averaged. "
+        "Black is none; all maps share one colour scale. Cosine is the likeness of the whole token-to-token attention to that "
+        "of the clean picture, the mean over the columns: 1 is the same."
+    )
+    return Chapter(
+        "What the networks look at", (text,), attention_figure(shown, rows), "Attention on a clean and a spoiled picture"
+    )
+
+
+def _row(name: str, network: nn.Module, pictures: Tensor) -> AttentionRow:
+    mean, std = (torch.tensor(values)[:, None, None] for values in normalisation_of(network))
+    with torch.no_grad(), record(network) as tape:
+        network((pictures.float() / 255 - mean) / std)
+    p = tape.prefix_tokens
+    whole = tape.attention[-1].mean(1)[:, p:, p:].flatten(1)  # B N*N
+    cosine = torch.nn.functional.cosine_similarity(whole[1:], whole[:1], dim=1).mean()
+    return AttentionRow(name, tuple(attention_received(tape)), f"cosine {cosine:.2f}")

@@ -1,0 +1,51 @@
+"""What the demonstration found, in words, whichever way it came out, and how much that can mean."""
+
+from __future__ import annotations
+
+from robustvit.evaluation.results import ModelResults, Results, Value
+from robustvit.report.page import Chapter
+
+__all__ = ["findings_chapter"]
+
+CAUTION = (
+    "What a training of minutes can show: that both networks learn, that corruptions cost a good part of what they learned, and "
+    "how the cost differs between them on these pictures. It cannot show that the difference holds for other seeds, longer "
+    "training, larger networks or photographs; the intervals only cover the choice of test pictures. docs/results.md has runs "
+    "with several seeds on photographs."
+)
+
+
+def findings_chapter(results: Results) -> Chapter:
+    """The first chapter of the report: the two networks (the second is the robust one) against each other."""
+    plain, robust = results.models
+    difference = results.between(robust.name, plain.name)[0].summary
+    what = (
+        f"{robust.name} (fully attentional, with TAP and trained with ADL) and {plain.name} (a plain vision transformer) have "
+        f"about the same size, and were trained on the same generated pictures, for the same number of updates, with the same "
+        f"settings. They have {robust.parameters:,} and {plain.parameters:,} parameters."
+    )
+    text = (
+        what,
+        _verdict(plain, robust, "clean_accuracy", "On clean pictures", difference["clean_accuracy"]),
+        _verdict(plain, robust, "mean_accuracy_15", "Over 15 corruptions at 5 severities", difference["mean_accuracy_15"]),
+        _verdict(plain, robust, "retention", "Of their own clean accuracy", difference["retention"]),
+        CAUTION,
+    )
+    return Chapter("What was found", text)
+
+
+def _verdict(plain: ModelResults, robust: ModelResults, name: str, where: str, difference: Value) -> str:
+    """One comparison as a sentence; the interval of the difference decides whether it is one."""
+    verb = "keep" if name == "retention" else "are right for"
+    numbers = (
+        f"{where}, {robust.name} and {plain.name} {verb} {robust.summary[name].value:.1%} and {plain.summary[name].value:.1%}"
+    )
+    points = f"{100 * difference.value:+.1f} points"
+    if difference.low is None or difference.high is None:
+        return f"{numbers}: {points}."
+    bounds = f"{100 * difference.low:+.1f} to {100 * difference.high:+.1f}"
+    if difference.low > 0:
+        return f"{numbers}: {points} ({bounds}) for the robust network."
+    if difference.high < 0:
+        return f"{numbers}: {points} ({bounds}); here the plain network is ahead."
+    return f"{numbers}: {points} ({bounds}), which may be chance."

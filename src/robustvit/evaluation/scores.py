@@ -1,0 +1,140 @@
+"""What the scores of a run are made of: every picture in every cell, and how scores follow from the means of the cells.
+
+Kept beside the results, so that two networks can be compared picture by picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from robustvit.corruptions.registry import CORRUPTIONS
+from robustvit.evaluation.classification import Outcome
+from robustvit.evaluation.conditions import CLEAN, Condition
+from robustvit.evaluation.results import Value
+from robustvit.metrics.bootstrap import Interval, Statistic, bootstrap_differences, bootstrap_scores
+from robustvit.metrics.cell_statistics import (
+    Cell,
+    clean_accuracy_of,
+    mean_accuracy_of,
+    mean_corruption_error_of,
+    relative_error_of,
+    retention_of,
+)
+from robustvit.metrics.mean_accuracy import CORRUPTION_SETS
+
+__all__ = ["Scores", "score_outcome", "with_interval"]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One run of one network.
+
+    Attributes:
+        ids: of the N pictures (or films).
+        cells: what the rows of the table show.
+        table: [cells, N], each in 0..1: whether the answer was right, or how often it changed.
+        summary: name of `DEFINITIONS` -> score from the means of the rows.
+        groups: "noise", "blur", ... -> its mean accuracy.
+        corruptions: corruption -> its mean accuracy.
+    """
+
+    ids: Sequence[str]
+    cells: tuple[Cell, ...]
+    table: np.ndarray
+    summary: Mapping[str, Statistic]
+    groups: Mapping[str, Statistic] = field(default_factory=dict)
+    corruptions: Mapping[str, Statistic] = field(default_factory=dict)
+
+    def values(self, seed: int) -> tuple[dict[str, Value], dict[str, Value], dict[str, Value]]:
+        """(summary, groups, corruptions) with intervals, all from the same draws."""
+        kinds = (self.summary, self.groups, self.corruptions)
+        with np.errstate(divide="ignore", invalid="ignore"):  # a draw without a right answer has no retention
+            found = bootstrap_scores(self.table, _joined(kinds), seed=seed)
+        return tuple(_part(found, place, kind) for place, kind in enumerate(kinds))  # type: ignore[return-value]
+
+    def minus(self, other: Scores, seed: int) -> tuple[int, dict[str, Value], dict[str, Value]]:
+        """(pictures that both saw, differences of the summaries, of the groups); paired, with intervals."""
+        places = {name: place for place, name in enumerate(other.ids)}
+        pairs = [(i, places[name]) for i, name in enumerate(self.ids) if name in places]
+        if not pairs or self.cells != other.cells:
+            return 0, {}, {}
+        mine, others = (list(column) for column in zip(*pairs, strict=True))
+        kinds = tuple(
+            {name: score for name, score in ours.items() if name in theirs}
+            for ours, theirs in ((self.summary, other.summary), (self.groups, other.groups))
+        )
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = bootstrap_differences(self.table[:, mine], other.table[:, others], _joined(kinds), seed=seed)
+        return len(pairs), _part(found, 0, kinds[0]), _part(found, 1, kinds[1])
+
+
+def _joined(kinds: Sequence[Mapping[str, Statistic]]) -> dict[str, Statistic]:
+    return {f"{place}:{name}": score for place, kind in enumerate(kinds) for name, score in kind.items()}
+
+
+def _part(found: Mapping[str, Interval], place: int, names: Mapping[str, object]) -> dict[str, Value]:
+    return {name: with_interval(found[f"{place}:{name}"]) for name in names}
+
+
+def with_interval(interval: Interval) -> Value:
+    """The estimate with its interval, where there is one."""
+    low, high = (None if bound != bound else bound for bound in (interval.low, interval.high))
+    return Value(interval.estimate, low, high)
+
+
+def score_outcome(conditions: Sequence[Condition], outcome: Outcome, *, against_alexnet: bool = True) -> Scores:
+    """The scores that these conditions allow.
+
+    Args:
+        conditions: that the outcome has.
+        outcome: of the network, one picture or more.
+        against_alexnet: whether mCE is wanted; CIFAR-C is not divided by anything.
+    """
+    cells = tuple((condition.name, condition.severity) for condition in conditions)
+    names = list(dict.fromkeys(condition.name for condition in conditions if condition.severity))
+    groups = {group: [n for n in names if CORRUPTIONS[n].group == group] for group in _groups(names)}
+    is_ever_right = CLEAN in conditions and bool(outcome.correct[list(conditions).index(CLEAN)].any())
+    return Scores(
+        ids=outcome.ids,
+        cells=cells,
+        table=outcome.correct,
+        summary={
+            **_accuracies(cells, names, is_ever_right),
+            **(_alexnet_scores(cells, names) if against_alexnet else {}),
+            **({"patches_accuracy": mean_accuracy_of(cells, ["patches"])} if Condition("patches") in conditions else {}),
+        },
+        groups={group: mean_accuracy_of(cells, members) for group, members in groups.items()},
+        corruptions={name: mean_accuracy_of(cells, [name]) for name in names},
+    )
+
+
+def _groups(names: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(CORRUPTIONS[name].group for name in names))
+
+
+def _has(names: Sequence[str], corruption_set: str) -> bool:
+    return set(names) >= set(CORRUPTION_SETS[corruption_set])
+
+
+def _accuracies(cells: Sequence[Cell], names: Sequence[str], is_ever_right: bool) -> dict[str, Statistic]:
+    scores: dict[str, Statistic] = {}
+    if ("clean", 0) in cells:
+        scores["clean_accuracy"] = clean_accuracy_of(cells)
+    if names:
+        scores["mean_accuracy"] = mean_accuracy_of(cells, names)
+    for key, corruption_set in (("mean_accuracy_15", "common15"), ("mean_accuracy_19", "all19")):
+        if _has(names, corruption_set):
+            scores[key] = mean_accuracy_of(cells, corruption_set)
+    if names and is_ever_right:  # of nothing, no share can be kept
+        scores["retention"] = retention_of(cells, "common15" if _has(names, "common15") else names)
+    return scores
+
+
+def _alexnet_scores(cells: Sequence[Cell], names: Sequence[str]) -> dict[str, Statistic]:
+    if not _has(names, "common15"):
+        return {}
+    relative = {"relative_mean_corruption_error": relative_error_of(cells)} if ("clean", 0) in cells else {}
+    return {"mean_corruption_error": mean_corruption_error_of(cells), **relative}

@@ -1,0 +1,102 @@
+"""ADL as a method: the attention diversification loss on the pictures of a batch, for any network that `record` reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import Tensor
+
+from robustvit.methods.attention_diversification import Variant, attention_diversification, check_options
+from robustvit.methods.base import Method, MethodContext, Needs, Step
+from robustvit.methods.chunked_diversification import chunked_attention_diversification
+from robustvit.recording import attention_blocks, has_attention_rows
+
+__all__ = ["Adl", "AdlConfig"]
+
+
+@dataclass(frozen=True)
+class AdlConfig:
+    """The attention diversification loss; `methods.adl` in a recipe.
+
+    Attributes:
+        weight: lambda, the factor on the loss.
+        tau: entries of the map below tau / N do not count.
+        variant: "paper" or "released", see `Variant`.
+        layers: "all", or indices of blocks with attention among tokens, over all stages; -1 is the last.
+        prefix: "exclude" leaves class and distillation tokens out, "include" counts them as tokens like others.
+        per_head: every head by itself instead of their mean.
+        chunk: rows of the maps that exist at a time; the network then keeps its fused attention. 0 keeps whole maps, which
+            is faster, and takes heads * N^2 numbers a layer and picture.
+    """
+
+    weight: float = 1.0
+    tau: float = 2.0
+    variant: Variant = "paper"
+    layers: str | tuple[int, ...] = "all"
+    prefix: Literal["exclude", "include"] = "exclude"
+    per_head: bool = False
+    chunk: int = 0
+
+    def __post_init__(self) -> None:
+        check_options(self.tau, self.variant)
+        if not self.weight > 0:
+            raise ValueError(f"weight={self.weight!r} is not possible: give more than 0, or leave adl out of the methods")
+        if self.chunk < 0:
+            raise ValueError(f"chunk={self.chunk} is not a number of rows; give 0 for whole maps, or 1 or more")
+        if self.prefix not in ("exclude", "include"):
+            raise ValueError(f"prefix={self.prefix!r} is not known; choose 'exclude' or 'include'")
+        if isinstance(self.layers, str) and self.layers != "all":
+            raise ValueError(f"layers={self.layers!r} is not known; give 'all' or indices of blocks, such as [0, 1, -1]")
+
+    def build(self, context: MethodContext) -> Adl:
+        """Checks that the network has these layers, and that their maps can be computed in chunks where that is wanted."""
+        blocks = attention_blocks(context.network)
+        indices = tuple(range(len(blocks))) if isinstance(self.layers, str) else tuple(self.layers)
+        wrong = [i for i in indices if not -len(blocks) <= i < len(blocks)]
+        if wrong or not indices:
+            raise ValueError(f"layers={list(indices)}: this network has {len(blocks)} blocks with attention among tokens")
+        if self.chunk:
+            for i in indices:
+                self._check_chunks(i, blocks[i].attn)
+        return Adl(self, indices)
+
+    def _check_chunks(self, index: int, attention: Any) -> None:
+        problem = None
+        if not has_attention_rows(attention):
+            problem = f"is of a kind ({type(attention).__name__}) whose rows cannot be computed by themselves"
+        elif attention.attn_drop.p:
+            problem = f"has dropout (attn_drop_rate={attention.attn_drop.p:g}), which draws anew each time"
+        if problem:
+            raise ValueError(
+                f"chunk={self.chunk}: the attention of block {index} {problem}; use chunk=0, which keeps the maps"
+            )
+
+
+class Adl(Method):
+    """Adds lambda * ADL of the batch's own pictures; companions of other methods do not count."""
+
+    name = "adl"
+
+    def __init__(self, config: AdlConfig, layers: tuple[int, ...]) -> None:
+        self.config, self.layers = config, layers
+        # rows come with every recording
+        self.needs = Needs(features=True) if config.chunk else Needs(attention=True)
+
+    def terms(self, step: Step) -> dict[str, Tensor]:
+        config, tape = self.config, step.outputs.tape
+        if tape is None:
+            raise ValueError("ADL reads the tape of the step, and nothing was recorded; run the network inside `record`")
+        options: dict[str, Any] = dict(
+            tau=config.tau,
+            variant=config.variant,
+            prefix_tokens=tape.prefix_tokens if config.prefix == "exclude" else 0,
+            regions=[tape.regions[i] for i in self.layers],
+            per_head=config.per_head,
+        )
+        if config.chunk:
+            rows = [tape.rows[i] for i in self.layers]
+            value = chunked_attention_diversification(rows, chunk=config.chunk, **options)
+        else:
+            value = attention_diversification([tape.attention[i] for i in self.layers], **options)
+        return {"adl": config.weight * value}

@@ -1,0 +1,61 @@
+"""Where the tokens of several networks look, on the same picture clean and spoiled, as one figure."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["AttentionRow", "attention_figure"]
+
+COLOURS = "magma"
+PANEL = 1.75  # inches
+
+
+@dataclass(frozen=True)
+class AttentionRow:
+    """One network.
+
+    Attributes:
+        name: of the network.
+        maps: a map [Hp, Wp] for each picture, in multiples of uniform attention.
+        remark: below the name.
+    """
+
+    name: str
+    maps: tuple[np.ndarray, ...]
+    remark: str = ""
+
+
+def attention_figure(pictures: Sequence[tuple[str, np.ndarray]], rows: Sequence[AttentionRow]) -> bytes:
+    """A PNG: the pictures above, and below them a row of maps for each network, all maps on one colour scale.
+
+    Args:
+        pictures: (title, uint8 [H, W, 3]).
+        rows: networks with a map for each picture.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    columns = len(pictures)
+    figure = Figure(figsize=(1.3 + PANEL * columns, 0.35 + PANEL * (len(rows) + 1)), dpi=150, facecolor="white")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(len(rows) + 1, columns, squeeze=False)
+    figure.subplots_adjust(left=1.25 / (1.3 + PANEL * columns), right=0.99, top=0.92, bottom=0.02, wspace=0.06, hspace=0.1)
+    for axis, (title, picture) in zip(axes[0], pictures, strict=True):
+        axis.imshow(picture, interpolation="nearest")
+        axis.set_title(title, fontsize=9)
+    highest = max(float(values.max()) for row in rows for values in row.maps)
+    for line, row in zip(axes[1:], rows, strict=True):
+        for axis, values in zip(line, row.maps, strict=True):
+            axis.imshow(values, cmap=COLOURS, vmin=0, vmax=highest, interpolation="nearest")
+        label = f"{row.name}\n{row.remark}" if row.remark else row.name
+        line[0].set_ylabel(label, fontsize=9, rotation=0, ha="right", va="center", labelpad=6)
+    for axis in axes.flat:
+        axis.set_xticks([])
+        axis.set_yticks([])
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png")
+    return stream.getvalue()

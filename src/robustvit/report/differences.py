@@ -1,0 +1,98 @@
+"""Group means of several networks, and how far the best one is from the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from robustvit.evaluation.results import Difference, ModelResults, Results, Value
+from robustvit.report.comparison import Entry, best_of, in_order, shared_grids, summary_names
+from robustvit.report.numbers import change, change_interval, interval, is_clear, is_number, measure_of, percent
+
+__all__ = ["Apart", "DifferenceTable", "GroupTable", "difference_tables", "group_tables"]
+
+
+@dataclass(frozen=True)
+class GroupTable:
+    """Mean accuracy by group: (place, network, numbers) of the rows, best network first."""
+
+    suites: str
+    groups: tuple[str, ...]
+    rows: tuple[tuple[int, ModelResults, tuple[Entry, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Apart:
+    """One difference. It is clear where its interval does not include 0; None where there is no interval."""
+
+    text: str
+    interval: str
+    is_clear: bool | None
+
+
+@dataclass(frozen=True)
+class DifferenceTable:
+    """The best network minus each of the others.
+
+    Attributes:
+        suites: of the measurement.
+        best: the network.
+        columns: (label, whether lower is better).
+        rows: (place of the other network, its name, pictures that both saw, the differences).
+    """
+
+    suites: str
+    best: str
+    columns: tuple[tuple[str, bool], ...]
+    rows: tuple[tuple[int, str, int, tuple[Apart, ...]], ...]
+
+
+def group_tables(models: Sequence[ModelResults]) -> list[GroupTable]:
+    """For each grid of more than one group: its means, with intervals."""
+    ranks = {place: rank for rank, (place, _) in enumerate(in_order(models))}
+    tables = []
+    for suites, members in shared_grids(models).items():
+        groups = tuple(dict.fromkeys(group for _, _, grid in members for group in grid.groups))
+        values = {place: [grid.of_group(group) for group in groups] for place, _, grid in members}
+        best = [best_of([v.value if v else None for v in column]) for column in zip(*values.values(), strict=True)]
+        rows = [
+            (place, model, tuple(_entry(value, top) for value, top in zip(values[place], best, strict=True)))
+            for place, model, _ in sorted(members, key=lambda member: ranks[member[0]])
+        ]
+        if len(groups) > 1:
+            tables.append(GroupTable(", ".join(suites), groups, tuple(rows)))
+    return tables
+
+
+def _entry(value: Value | None, best: float | None) -> Entry:
+    number = value.value if value and is_number(value.value) else None
+    return Entry(percent(number), interval(value), number is not None and number == best, number)
+
+
+def difference_tables(results: Results) -> list[DifferenceTable]:
+    """For each measurement of which two networks have pictures in common: the best network against the others."""
+    (_, best), *others = in_order(results.models)
+    found: dict[tuple[str, ...], list[tuple[int, Difference]]] = {}
+    for place, other in others:
+        for difference in results.between(best.name, other.name):
+            found.setdefault(difference.suites, []).append((place, difference))
+    order = summary_names(results.models)
+    return [_table(best.name, suites, pairs, order) for suites, pairs in found.items()]
+
+
+def _table(best: str, suites: Sequence[str], pairs: Sequence[tuple[int, Difference]], order: Sequence[str]) -> DifferenceTable:
+    names = [name for name in order if any(name in difference.summary for _, difference in pairs)]
+    groups = list(dict.fromkeys(group for _, difference in pairs for group in difference.group_accuracies))
+    groups = groups if len(groups) > 1 else []  # of one group, the mean says the same
+    columns = [(measure_of(name).label, not measure_of(name).higher_is_better) for name in names]
+    columns += [(group.capitalize(), False) for group in groups]
+    rows = []
+    for place, difference in pairs:
+        entries = [_apart(name, difference.summary.get(name)) for name in names]
+        entries += [_apart(group, difference.group_accuracies.get(group)) for group in groups]
+        rows.append((place, difference.second, difference.images, tuple(entries)))
+    return DifferenceTable(", ".join(suites), best, tuple(columns), tuple(rows))
+
+
+def _apart(name: str, value: Value | None) -> Apart:
+    return Apart(change(name, value.value if value else None), change_interval(name, value), is_clear(value))

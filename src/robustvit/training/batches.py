@@ -1,0 +1,206 @@
+"""Training batches: any process, from any update on, in a thread beside the network or in worker processes; always the same.
+
+    data = TrainingData(config.data, config.augment, (32, 32), seed=0)
+    for micro_batches in data.batches(128, start_update=300, epochs=10): ...
+
+What comes out is 8-bit and unmixed; `inputs.prepare` does the rest on the network's device.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import torch
+from timm.data import IMAGENET_DEFAULT_MEAN
+from torch.utils.data import DataLoader, Dataset
+
+from robustvit.corruptions.randomness import keyed_seed
+from robustvit.data.pictures import UnreadablePictureError
+from robustvit.evaluation.prefetch import Prefetch
+from robustvit.training.augmentation import Augmentation, Pixels
+from robustvit.training.config import AugmentConfig, DataConfig
+from robustvit.training.inputs import Batch
+from robustvit.training.mixing import is_mixing
+from robustvit.training.picture_cache import BasePictures
+from robustvit.training.sampling import Sampling, Shard
+from robustvit.training.training_sets import TrainingPictures, training_pictures
+
+__all__ = ["Batch", "ShardMaker", "TrainingData"]
+
+_MOST_IN_A_ROW = 1000
+"""Pictures that may be unreadable one after the other."""
+
+
+class ShardMaker(Dataset[Batch]):
+    """Makes the batch of a shard: `maker[shard]`."""
+
+    def __init__(self, pictures: TrainingPictures, bases: BasePictures, augmentation: Augmentation, seed: int) -> None:
+        self.pictures, self.bases, self.augmentation, self.seed = pictures, bases, augmentation, seed
+
+    def __getitem__(self, shard: Shard) -> Batch:
+        found: list[Pixels] = []
+        ids, seeds, labels = [], [], []
+        unreadable: list[tuple[str, str]] = []
+        slots = zip(shard.pictures, shard.repetitions, self.bases.get(shard.pictures), strict=True)
+        for position, repetition, item in slots:
+            purpose: tuple[int | str, ...] = (repetition,) if repetition else ()
+            if isinstance(item, UnreadablePictureError):
+                unreadable.append((self.pictures.id(position), str(item)))
+                purpose = (*purpose, "instead of", unreadable[-1][0])
+                position, item = self._next_readable(position, unreadable)
+            name = self.pictures.id(position)
+            found.append(item[0])
+            labels.append(item[1])
+            ids.append(name)
+            seeds.append(keyed_seed(self.seed, name, shard.epoch, *purpose))
+        images, view = self.augmentation(found, seeds)
+        as_tensor = None if view is None else torch.from_numpy(view)
+        return Batch(torch.from_numpy(images), torch.tensor(labels), seeds, ids, as_tensor, unreadable)
+
+    def _next_readable(self, position: int, unreadable: list[tuple[str, str]]) -> tuple[int, tuple[Pixels, int]]:
+        """The first readable picture after `position`, in the order of the data set."""
+        tried = min(len(self.pictures) - 1, _MOST_IN_A_ROW)
+        for step in range(1, tried + 1):
+            candidate = (position + step) % len(self.pictures)
+            (item,) = self.bases.get([candidate])
+            if not isinstance(item, UnreadablePictureError):
+                return candidate, item
+        name, reason = unreadable[-1]
+        raise ValueError(
+            f"{name} and the {tried} training pictures after it cannot be read ({reason}); look at the files, or leave them "
+            "out"
+        )
+
+
+class TrainingData:
+    """The training pictures of a run.
+
+    Args:
+        data: where they come from.
+        augment: what happens to them.
+        img_size: (H, W).
+        seed: of the run.
+        spatial_view: make STL's second view too.
+        mean: of the normalisation, where `augment` leaves it to the network; its colour fills what is outside a picture.
+
+    Attributes:
+        classes: names in the order of the labels; empty where nobody knows them.
+        num_classes: K.
+        length: pictures in the set, copies included.
+
+    Raises:
+        FileNotFoundError, ValueError: there are no pictures, none can be read, or a setting is not possible.
+    """
+
+    def __init__(
+        self,
+        data: DataConfig,
+        augment: AugmentConfig,
+        img_size: tuple[int, int],
+        *,
+        seed: int,
+        mean: Sequence[float] = IMAGENET_DEFAULT_MEAN,
+        spatial_view: bool = False,
+    ) -> None:
+        if data.workers < 0:
+            raise ValueError(f"data.workers={data.workers} is not possible; give a number of processes, or 0 for a thread")
+        self.config, self.augment, self.img_size, self.seed = data, augment, img_size, seed
+        augmentation = Augmentation(augment, img_size, seed=seed, mean=augment.mean or mean, with_view=spatial_view)
+        self.pictures = training_pictures(data, img_size=img_size, seed=seed)
+        bases = BasePictures(self.pictures, augmentation.base, data.cache)
+        self.maker = ShardMaker(self.pictures, bases, augmentation, seed)
+        self.classes, self.num_classes, self.length = self.pictures.classes, self.pictures.num_classes, len(self.pictures)
+
+    def updates_per_epoch(self, batch_size: int) -> int:
+        """Full batches in the set.
+
+        Raises:
+            ValueError: there is none.
+        """
+        return self._sampling(batch_size).updates_per_epoch
+
+    def batches(
+        self,
+        batch_size: int,
+        *,
+        epochs: int,
+        start_update: int = 0,
+        rank: int = 0,
+        world: int = 1,
+        accumulate: int = 1,
+    ) -> Generator[list[Batch], None, None]:
+        """For each update from `start_update` on, the micro-batches of this process. Closing it ends threads and workers.
+
+        Args:
+            batch_size: pictures an update, over all processes and micro-batches.
+            epochs: after which it ends, counted from the first of the run.
+            start_update: counted over all epochs; what comes before it is not read.
+            rank, world: this process and the number of them.
+            accumulate: micro-batches of an update.
+
+        Raises:
+            ValueError: the batch is larger than the set, or cannot be dealt out evenly.
+        """
+        sampling = self._sampling(batch_size)
+        own = range(rank * accumulate, (rank + 1) * accumulate)
+        shards = sampling.shards(
+            own,
+            shards=world * accumulate,
+            mixing=is_mixing(self.augment),
+            start=start_update,
+            stop=epochs * sampling.updates_per_epoch,
+        )
+        return _in_groups(self._made(shards), accumulate)
+
+    def _sampling(self, batch_size: int) -> Sampling:
+        return Sampling(self.length, batch_size, seed=self.seed, repeats=self.config.repeats)
+
+    def _made(self, shards: Iterator[Shard]) -> Generator[Batch, None, None]:
+        return (
+            _from_workers(self.maker, shards, self.config.workers) if self.config.workers else _from_thread(self.maker, shards)
+        )
+
+
+def _in_groups(batches: Generator[Batch, None, None], size: int) -> Generator[list[Batch], None, None]:
+    try:
+        while group := list(islice(batches, size)):
+            yield group
+    finally:
+        batches.close()
+
+
+def _from_thread(maker: ShardMaker, shards: Iterator[Shard]) -> Generator[Batch, None, None]:
+    with Prefetch(map(maker.__getitem__, shards)) as batches:
+        yield from batches
+
+
+def _from_workers(maker: ShardMaker, shards: Iterable[Shard], workers: int) -> Generator[Batch, None, None]:
+    """Workers are forked where that is possible: they share the memory of pictures, and start at once."""
+    loader = DataLoader(
+        maker,
+        batch_size=None,
+        sampler=shards,
+        num_workers=workers,
+        collate_fn=_as_it_is,
+        worker_init_fn=_start_worker,
+        multiprocessing_context="fork" if "fork" in multiprocessing.get_all_start_methods() else None,
+        generator=torch.Generator(),  # else it would draw from the one that all share
+    )
+    batches = iter(loader)
+    try:
+        yield from batches
+    finally:
+        del batches, loader  # ends the workers
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch
+
+
+def _start_worker(_: int) -> None:
+    info = torch.utils.data.get_worker_info()
+    if info is not None and isinstance(info.dataset, ShardMaker):
+        info.dataset.pictures.reopen_files()

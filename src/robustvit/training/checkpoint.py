@@ -1,0 +1,105 @@
+"""Checkpoints of a run: whole or not at all, the last good one always there, read as weights only.
+
+Everything random is a function of (seed, update), so a checkpoint holds no generator: network, averages, optimizer, loss
+scaler, the methods' own state, and the number of updates done.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from robustvit.files import write_whole
+from robustvit.weights import CheckpointError
+
+__all__ = ["Checkpoints", "Found"]
+
+FORMAT = "robustvit training 1"
+_NAME = re.compile(r"checkpoint-(\d+)\.pt")
+
+
+@dataclass(frozen=True)
+class Found:
+    """The newest checkpoint that can be used.
+
+    Attributes:
+        state: what was saved.
+        path: its file.
+        passed_over: newer files that cannot be used, with the reason.
+    """
+
+    state: dict[str, Any]
+    path: Path
+    passed_over: tuple[tuple[Path, str], ...]
+
+
+class Checkpoints:
+    """The checkpoints in a folder.
+
+    Args:
+        folder: made with the first checkpoint.
+        keep: how many of the latest to keep.
+    """
+
+    def __init__(self, folder: Path, keep: int) -> None:
+        self.folder, self.keep = folder, max(1, keep)
+
+    def files(self) -> list[Path]:
+        """The files, newest first."""
+        files = self.folder.glob("checkpoint-*.pt") if self.folder.is_dir() else ()
+        return sorted((f for f in files if _NAME.fullmatch(f.name)), key=_update_of, reverse=True)
+
+    def save(self, state: dict[str, Any]) -> Path:
+        """Writes a checkpoint, and removes the oldest only then."""
+        if not self.folder.parent.is_dir():
+            raise FileNotFoundError(f"the folder of the run, {self.folder.parent}, is gone; the run cannot be saved and stops")
+        self.folder.mkdir(exist_ok=True)
+        path = self.folder / f"checkpoint-{state['update']:08d}.pt"
+        with write_whole(path) as file:
+            torch.save({"format": FORMAT, **state}, file)
+        for old in self.files()[self.keep :]:
+            old.unlink(missing_ok=True)
+        return path
+
+    def newest(self) -> Found | None:
+        """The newest usable checkpoint; None where there is none at all.
+
+        Raises:
+            CheckpointError: there are checkpoints, and none can be used.
+        """
+        passed_over: list[tuple[Path, str]] = []
+        for path in self.files():
+            try:
+                return Found(_load(path), path, tuple(passed_over))
+            except CheckpointError as error:
+                passed_over.append((path, str(error)))
+        if passed_over:
+            told = "; ".join(f"{path.name}: {reason}" for path, reason in passed_over)
+            raise CheckpointError(f"no checkpoint in {self.folder} can be used ({told}); start the run in another folder")
+        return None
+
+
+def _update_of(path: Path) -> int:
+    match = _NAME.fullmatch(path.name)
+    return int(match[1]) if match else -1
+
+
+def _load(path: Path) -> dict[str, Any]:
+    """Reads a checkpoint, weights only, after checking the sums of all its parts."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if (damaged := archive.testzip()) is not None:
+                raise CheckpointError(f"its part {damaged} is damaged")
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except CheckpointError:
+        raise
+    except Exception as error:  # torch.load raises nearly anything for a file that is not its own
+        raise CheckpointError(f"it cannot be read: {error}") from error
+    if not isinstance(state, dict) or state.get("format") != FORMAT:
+        raise CheckpointError(f"it is not a checkpoint of a training run (expected {FORMAT!r})")
+    return state

@@ -1,0 +1,200 @@
+"""Recipes: YAML files and `name=value` changes into a `TrainConfig`, and back.
+
+A recipe has the fields of `TrainConfig`. `extends: base.yaml` (beside the recipe) gives what it leaves out; `twin:` holds the
+changes that shrink it to a run of seconds on a CPU. An unknown key is an error that names the nearest known one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Union
+
+import yaml
+
+from robustvit.files import write_whole
+from robustvit.methods.registry import METHODS, method_config
+from robustvit.models.names import nearest
+from robustvit.training.config import TrainConfig
+
+__all__ = ["ConfigError", "config_from_dict", "config_to_dict", "load_config", "save_config"]
+
+
+class ConfigError(ValueError):
+    """A recipe or a `--set` that cannot be understood."""
+
+
+def load_config(recipe: str | Path | None = None, changes: Sequence[str] = (), *, twin: bool = False) -> TrainConfig:
+    """The configuration of a recipe, with changes.
+
+    Args:
+        recipe: YAML file; None for the defaults.
+        changes: "optimizer.lr=1e-3"; values are YAML. `methods.adl={}` switches a method on, `methods.adl=null` off;
+            `model.options=null` forgets all options.
+        twin: apply the recipe's `twin:` before the changes.
+
+    Raises:
+        ConfigError: a key or a value is not known; the message says which and what is near.
+    """
+    raw = _read(Path(recipe)) if recipe is not None else {}
+    small = raw.pop("twin", None)
+    if twin:
+        if not small:
+            raise ConfigError(f"{recipe} has no `twin:`, the changes that make it small; add them, or leave --twin out")
+        raw = _merged(raw, small)
+    for change in changes:
+        raw = _merged(raw, _parse_change(change))
+    return config_from_dict(raw)
+
+
+def config_from_dict(raw: Mapping[str, Any]) -> TrainConfig:
+    """A configuration from nested dictionaries; what is missing has its default."""
+    return _build(TrainConfig, raw, "")
+
+
+def config_to_dict(config: TrainConfig) -> dict[str, Any]:
+    """The whole configuration as nested dictionaries of plain values, which `config_from_dict` takes."""
+    return _plain(config)
+
+
+def save_config(config: TrainConfig, path: Path) -> None:
+    """Writes the resolved configuration as a recipe."""
+    with write_whole(path) as file:
+        file.write_text(yaml.safe_dump(config_to_dict(config), sort_keys=False))
+
+
+def _read(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no recipe {path}; give a YAML file, e.g. one of recipes/")
+    if path.resolve() in seen:
+        raise ConfigError(f"{path} extends itself, through {' and '.join(p.name for p in seen)}")
+    try:
+        raw = yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not YAML: {error}") from error
+    if not isinstance(raw, dict | None):
+        raise ConfigError(f"{path} holds a {type(raw).__name__}; expected sections as in `optimizer: {{lr: 1.0e-3}}`")
+    raw = raw or {}
+    base = raw.pop("extends", None)
+    return _merged(_read(path.parent / base, (*seen, path.resolve())), raw) if base else raw
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """`above` over `below`, section by section."""
+    out = dict(below)
+    for key, value in above.items():
+        both_sections = isinstance(value, Mapping) and isinstance(out.get(key), Mapping)
+        out[key] = _merged(out[key], value) if both_sections else value
+    return out
+
+
+def _parse_change(change: str) -> dict[str, Any]:
+    path, equals, text = change.partition("=")
+    if not equals or not path:
+        raise ConfigError(f"{change!r} changes nothing; write name=value, as in optimizer.lr=1e-3")
+    try:
+        value = yaml.safe_load(text) if text else ""
+    except yaml.YAMLError as error:
+        raise ConfigError(f"the value of {change!r} is not YAML: {error}") from error
+    nested: Any = value
+    for key in reversed(path.split(".")):
+        nested = {key: nested}
+    return nested
+
+
+def _build(cls: type[Any], raw: Any, where: str) -> Any:
+    """A dataclass from a mapping of its fields."""
+    if not isinstance(raw, Mapping):
+        raise ConfigError(f"{where or 'the recipe'} is {raw!r}; expected a section with {', '.join(_fields(cls))}")
+    if unknown := [key for key in raw if key not in _fields(cls)]:
+        path = f"{where}.{unknown[0]}" if where else str(unknown[0])
+        hint = nearest(str(unknown[0]), _fields(cls)) or f"; known here: {', '.join(_fields(cls))}"
+        raise ConfigError(f"{path} is not known{hint}")
+    hints = typing.get_type_hints(cls)
+    values = {}
+    for key, value in raw.items():
+        path = f"{where}.{key}" if where else key
+        values[key] = _methods(value) if cls is TrainConfig and key == "methods" else _coerced(value, hints[key], path)
+    missing = [
+        f.name
+        for f in dataclasses.fields(cls)
+        if f.name not in values and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+    ]
+    if missing:
+        raise ConfigError(f"{where} lacks {' and '.join(missing)}; give {where}.{missing[0]}=...")
+    return cls(**values)
+
+
+def _methods(raw: Any) -> dict[str, Any]:
+    if not isinstance(raw, Mapping):
+        raise ConfigError(f"methods is {raw!r}; expected names with their options, as in methods: {{adl: {{tau: 2.0}}}}")
+    if unknown := [name for name in raw if name not in METHODS]:
+        raise ConfigError(f"there is no method {unknown[0]!r}{nearest(str(unknown[0]), METHODS)}; known: {', '.join(METHODS)}")
+    return {
+        name: _build(method_config(name), options, f"methods.{name}") for name, options in raw.items() if options is not None
+    }
+
+
+def _coerced(value: Any, hint: Any, where: str) -> Any:
+    """`value` as the type of its field, or ConfigError."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if dataclasses.is_dataclass(hint):
+        return _build(typing.cast(type[Any], hint), value, where)
+    if origin in (Union, types.UnionType):
+        return _first_fit(value, arguments, hint, where)
+    if origin is Literal:
+        if value not in arguments:
+            raise ConfigError(f"{where} is {value!r}; choose one of {', '.join(map(repr, arguments))}")
+        return value
+    if origin is tuple and isinstance(value, list | tuple):
+        return _tuple(value, arguments, where)
+    if hint is float and isinstance(value, int | float | str) and not isinstance(value, bool):  # YAML reads 1e-3 as text
+        try:
+            return float(value)
+        except ValueError:
+            raise _wrong(value, hint, where) from None
+    if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(value, Mapping | None):
+        return {name: option for name, option in (value or {}).items() if option is not None}
+    if hint is Any or (isinstance(hint, type) and type(value) is hint) or (hint is type(None) and value is None):
+        return value
+    raise _wrong(value, hint, where)
+
+
+def _first_fit(value: Any, hints: Sequence[Any], whole: Any, where: str) -> Any:
+    exact = [hint for hint in hints if isinstance(hint, type) and type(value) is hint]  # 4 is a number before it is a text
+    for hint in (*exact, *hints):
+        try:
+            return _coerced(value, hint, where)
+        except ConfigError:
+            continue
+    raise _wrong(value, whole, where)
+
+
+def _tuple(values: Sequence[Any], arguments: tuple[Any, ...], where: str) -> tuple[Any, ...]:
+    if len(arguments) == 2 and arguments[1] is Ellipsis:
+        return tuple(_coerced(value, arguments[0], where) for value in values)
+    if len(values) != len(arguments):
+        raise ConfigError(f"{where} has {len(values)} values; expected {len(arguments)}")
+    return tuple(_coerced(value, hint, where) for value, hint in zip(values, arguments, strict=True))
+
+
+def _wrong(value: Any, hint: Any, where: str) -> ConfigError:
+    name = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
+    return ConfigError(f"{where} is {value!r} ({type(value).__name__}); expected {name}")
+
+
+def _fields(cls: type[Any]) -> list[str]:
+    return [f.name for f in dataclasses.fields(cls)]
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return value

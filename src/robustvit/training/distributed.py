@@ -1,0 +1,165 @@
+"""Training in several processes: joining them, wrapping the network, and what they must agree on.
+
+The network and the methods are written for one device; nothing else knows how many there are. A batch is split so that
+mixing partners stay together (`sampling`), each loss is weighted by its share of the whole batch, and gradients are summed:
+so the number of processes does not change what is computed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
+
+__all__ = ["Workers", "choose_device", "join_workers"]
+
+Parallel = Literal["ddp", "fsdp"]
+
+
+def choose_device(name: str) -> torch.device:
+    """ "auto" takes a GPU where there is one; each process of a node its own."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch.device(name)
+    if device.type == "cuda" and device.index is None:
+        if not torch.cuda.is_available():
+            raise ValueError("loop.device is 'cuda', but PyTorch finds no CUDA device here; use 'auto' or 'cpu'")
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(device)
+    return device
+
+
+@dataclass(frozen=True)
+class Workers:
+    """This process (`rank`) among `world`, and what goes between them."""
+
+    rank: int = 0
+    world: int = 1
+    parallel: Parallel = "ddp"
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == 0
+
+    def wrap(self, module: nn.Module, device: torch.device) -> nn.Module:
+        """The module with its gradients averaged over the processes; parameters are those of the first."""
+        if self.world == 1:
+            return module
+        if self.parallel == "ddp":
+            place = [device.index] if device.type == "cuda" else None
+            return nn.parallel.DistributedDataParallel(module, device_ids=place, broadcast_buffers=False)
+        return module
+
+    def shard(self, network: nn.Module) -> None:
+        """FSDP2: splits the parameters of every block, and of the rest, over the processes, in place."""
+        if self.world == 1 or self.parallel != "fsdp":
+            return
+        from torch.distributed.fsdp import fully_shard
+
+        for parameter in network.state_dict().values():  # each process has drawn the same, but files may differ
+            dist.broadcast(parameter, 0)
+        for block in _blocks(network):
+            fully_shard(block)
+        fully_shard(network)
+
+    @contextmanager
+    def accumulating(self, module: nn.Module, is_last: bool) -> Iterator[None]:
+        """Micro-batches before the last keep their gradients to themselves."""
+        if isinstance(module, nn.parallel.DistributedDataParallel) and not is_last:
+            with module.no_sync():
+                yield
+            return
+        with nullcontext():
+            yield
+
+    def sum(self, tensors: Sequence[Tensor]) -> None:
+        """Sums tensors over the processes, in place."""
+        if self.world > 1:
+            for tensor in tensors:
+                dist.all_reduce(tensor)
+
+    def gather(self, value: Any) -> list[Any]:
+        """The values of all processes, for all of them."""
+        if self.world == 1:
+            return [value]
+        values: list[Any] = [None] * self.world
+        dist.all_gather_object(values, value)
+        return values
+
+    def average_statistics(self, network: nn.Module) -> None:
+        """Batch-norm statistics become their mean over the processes, so that all of them evaluate the same network."""
+        if self.world == 1:
+            return
+        for name, buffer in network.named_buffers():
+            if name.endswith(("running_mean", "running_var")):
+                dist.all_reduce(buffer)
+                buffer /= self.world
+
+    def network_state(self, network: nn.Module) -> dict[str, Tensor]:
+        """The whole state dict, on the CPU; of a sharded network only in the first process."""
+        if self._is_sharded:
+            return dict(get_model_state_dict(network, options=_WHOLE))  # type: ignore[arg-type]
+        return {name: value.detach().cpu().clone() for name, value in network.state_dict().items()}
+
+    def load_network_state(self, network: nn.Module, state: Mapping[str, Tensor]) -> None:
+        if self._is_sharded:
+            set_model_state_dict(network, dict(state), options=_WHOLE)
+        else:
+            network.load_state_dict(state)
+
+    def optimizer_state(self, network: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+        if self._is_sharded:
+            return get_optimizer_state_dict(network, optimizer, options=_WHOLE)
+        return optimizer.state_dict()
+
+    def load_optimizer_state(self, network: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+        if self._is_sharded:
+            set_optimizer_state_dict(network, optimizer, state, options=_WHOLE)
+        else:
+            optimizer.load_state_dict(state)
+
+    @property
+    def _is_sharded(self) -> bool:
+        return self.world > 1 and self.parallel == "fsdp"
+
+
+_WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
+
+
+def _blocks(network: nn.Module) -> Iterator[nn.Module]:
+    """The repeated blocks of a network: entries of its outermost lists."""
+    for module in network.children():
+        if isinstance(module, nn.ModuleList | nn.Sequential):
+            for entry in module:
+                inner = getattr(entry, "blocks", None)
+                yield from inner if isinstance(inner, nn.ModuleList | nn.Sequential) else (entry,)
+
+
+@contextmanager
+def join_workers(parallel: Parallel, device: torch.device) -> Iterator[Workers]:
+    """Joins the processes that torchrun started, if it did, and leaves them at the end."""
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world == 1:
+        yield Workers()
+        return
+    started_here = not dist.is_initialized()
+    if started_here:
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield Workers(dist.get_rank(), dist.get_world_size(), parallel)
+    finally:
+        if started_here:
+            dist.destroy_process_group()

@@ -1,0 +1,105 @@
+"""A batch of 8-bit pictures, and how it becomes what the network and the methods get."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from robustvit.methods.base import Mix
+from robustvit.training.config import AugmentConfig
+from robustvit.training.erasing import erase
+from robustvit.training.mixing import apply_mix, mixed_targets
+
+__all__ = ["Batch", "Distort", "Inputs", "normalised", "prepare"]
+
+Distort = Callable[[Tensor, Sequence[int]], Tensor]
+"""(normalised pictures [B, 3, H, W], seeds of the samples) -> pictures, some of them distorted."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """b augmented pictures, not yet mixed.
+
+    Attributes:
+        images: uint8 [b, 3, H, W].
+        labels: int64 [b].
+        seeds: b numbers, of (run seed, sample id, epoch): what happens to a sample later is drawn from them.
+        ids: b names of pictures.
+        view: uint8 [b, 3, H, W] with the spatial augmentations alone; None where nobody asked for it.
+        unreadable: (id, reason) of pictures that were to be here, and were replaced by the next ones that can be read.
+    """
+
+    images: Tensor
+    labels: Tensor
+    seeds: list[int]
+    ids: list[str]
+    view: Tensor | None = None
+    unreadable: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """A prepared batch, on the device.
+
+    Attributes:
+        images: float [B, 3, H, W], normalised, distorted, mixed, erased.
+        targets: float32 [B, K], mixed and smoothed.
+        labels: int64 [B], of the unmixed pictures.
+        view: float [B, 3, H, W], the spatial view, normalised only; None where the batch has none.
+    """
+
+    images: Tensor
+    targets: Tensor
+    labels: Tensor
+    view: Tensor | None
+
+
+def prepare(
+    batch: Batch,
+    augment: AugmentConfig,
+    mix: Mix | None,
+    *,
+    device: torch.device | str,
+    mean: Sequence[float],
+    std: Sequence[float],
+    num_classes: int,
+    smoothing: float = 0.0,
+    distort: Distort | None = None,
+) -> Inputs:
+    """Mixes, normalises and erases; with `distort`: normalises, distorts, mixes, erases.
+
+    8-bit pictures are mixed before they are normalised and rounded, as timm does while collating. Distorted ones cannot be
+    8-bit any more; they are mixed as they are. The spatial view is normalised and nothing else.
+
+    Args:
+        batch: of one shard.
+        augment: probability of erasing.
+        mix: how the batch of this update is mixed, the same for all shards.
+        device: of the network.
+        mean, std: of the normalisation, for values in 0 .. 1.
+        num_classes: K.
+        smoothing: s of the targets.
+        distort: DeepAugment's; chooses the samples that it distorts itself.
+    """
+    labels = batch.labels.to(device, non_blocking=True)
+    pixels = batch.images.to(device, non_blocking=True)
+    if distort is None:
+        images = normalised(apply_mix(pixels, mix), mean, std)
+    else:
+        images = apply_mix(distort(normalised(pixels, mean, std), batch.seeds), mix)
+    return Inputs(
+        images=erase(images, batch.seeds, augment.erasing),
+        targets=mixed_targets(labels, mix, num_classes, smoothing),
+        labels=labels,
+        view=None if batch.view is None else normalised(batch.view.to(device, non_blocking=True), mean, std),
+    )
+
+
+def normalised(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """uint8 [B, 3, H, W] -> float32 (x / 255 - mean) / std."""
+    shift = torch.tensor(mean, device=images.device)[:, None, None] * 255
+    scale = torch.tensor(std, device=images.device)[:, None, None] * 255
+    return images.float().sub_(shift).div_(scale)

@@ -1,0 +1,150 @@
+"""What a run leaves behind: the log, checkpoints, the best and the last weights, the figure, and how it ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robustvit.files import write_whole
+from robustvit.training.batches import Batch
+from robustvit.training.checkpoint import Checkpoints
+from robustvit.training.metrics_log import MetricsLog, read_metrics
+from robustvit.training.networks import model_options, save_weights
+from robustvit.training.run import NotFiniteError, Run
+from robustvit.training.validation import Validation
+
+if TYPE_CHECKING:
+    from robustvit.training.train import TrainingResult
+
+__all__ = ["Keeper"]
+
+_NUMBERS = ("lr", "loss", "terms")
+
+
+class Keeper:
+    """Writes the files of a run, in the first process; the others only take part in what all must do.
+
+    Args:
+        folder: of the run.
+        run: brought to the newest checkpoint in `folder` with `resume`.
+        resume: see `train`.
+    """
+
+    def __init__(self, folder: Path, run: Run, *, resume: bool) -> None:
+        self.folder, self.run = folder, run
+        self.checkpoints = Checkpoints(folder / "checkpoints", run.config.loop.keep)
+        self.notes: list[str] = []
+        self.accuracy: float | None = None
+        self.best: float | None = None
+        self.unreadable: dict[str, str] = {}
+        self.window: dict[str, float] = {}
+        self.window_size = 0
+        self.saved_at: int | None = None
+        if resume:
+            self._resume()
+        is_first = run.workers.is_first
+        self.log = MetricsLog(folder, run.updates_done, run.config.loop.tensorboard) if is_first else None
+
+    def _resume(self) -> None:
+        found = self.checkpoints.newest()
+        if found is None:
+            return
+        self.notes += [f"{path.name} was passed over: {reason}" for path, reason in found.passed_over]
+        self.run.load(found.state)
+        kept = found.state["keeper"]
+        self.accuracy, self.best, self.unreadable = kept["accuracy"], kept["best"], dict(kept["unreadable"])
+        self.window, self.window_size = dict(kept["window"]), kept["window_size"]
+        self.saved_at = self.run.updates_done
+
+    def note(self, found: Mapping[str, Any], batches: Sequence[Batch]) -> None:
+        """After an update: adds its numbers to the log, where it is time for a line, as means since the last line."""
+        self.unreadable.update(dict(pair for batch in batches for pair in batch.unreadable))
+        values = {**{f"term {name}": value for name, value in found["terms"].items()}, "loss": found["loss"]}
+        values.update({name: value for name, value in found.items() if name not in _NUMBERS})
+        for name, value in values.items():
+            self.window[name] = self.window.get(name, 0.0) + float(value)
+        self.window_size += 1
+        run = self.run
+        if run.updates_done % run.config.loop.log_every and run.updates_done != run.updates:
+            return
+        means = {name: value / self.window_size for name, value in self.window.items()}
+        terms = {name.removeprefix("term "): means.pop(name) for name in list(means) if name.startswith("term ")}
+        self._write({"update": run.updates_done, "epoch": round(run.epoch, 4), "lr": found["lr"], **means, "terms": terms})
+        self.window, self.window_size = {}, 0
+
+    def _write(self, entry: Mapping[str, Any]) -> None:
+        if self.log is not None:
+            self.log.write(entry)
+
+    def validate(self, validation: Validation) -> None:
+        """Measures the network, and its average; the better one so far is written to FOLDER/best."""
+        run = self.run
+        run.workers.average_statistics(run.network)
+        networks = {"val_accuracy": run.network}
+        if run.ema is not None:
+            run.workers.average_statistics(run.ema.module)
+            networks["val_accuracy_ema"] = run.ema.module
+        found = {name: validation.accuracy(network, run.device) for name, network in networks.items()}
+        self._write({"update": run.updates_done, "epoch": round(run.epoch, 4), **found})
+        self.accuracy = found.get("val_accuracy_ema", found["val_accuracy"])
+        name = max(found, key=lambda key: found[key])
+        if self.best is None or found[name] > self.best:
+            self.best = found[name]
+            self._save_weights("best", networks[name], {"val_accuracy": self.best, "averaged": name.endswith("ema")})
+        self.unreadable.update(validation.unreadable)
+
+    def _save_weights(self, place: str, network: Any, extra: Mapping[str, Any]) -> None:
+        run = self.run
+        weights = run.workers.network_state(network)
+        if not run.workers.is_first:
+            return
+        options = model_options(run.config.model, run.num_classes)
+        about = {**extra, "label_names": list(run.data.classes), "updates": run.updates_done}
+        save_weights(run.network, weights, self.folder / place, options, about)
+
+    def save(self) -> None:
+        """Writes a checkpoint, and the last weights beside it at the end."""
+        run = self.run
+        run.workers.average_statistics(run.network)
+        state = run.state()
+        for part in run.workers.gather(self.unreadable):
+            self.unreadable.update(part)
+        kept = dict(accuracy=self.accuracy, best=self.best, unreadable=self.unreadable)
+        state["keeper"] = {**kept, "window": self.window, "window_size": self.window_size}
+        if run.workers.is_first:
+            self.checkpoints.save(state)
+        self.saved_at = run.updates_done
+
+    def save_failure(self, error: NotFiniteError) -> None:
+        """failure.json: where the loss stopped being a number."""
+        if not self.run.workers.is_first:
+            return
+        run = self.run
+        text = {name: value if abs(value) < float("inf") else str(value) for name, value in error.terms.items()}
+        about = dict(update=run.updates_done + 1, epoch=run.epoch, message=str(error), terms=text, ids=error.ids)
+        self._write_json("failure.json", about)
+
+    def finish(self) -> TrainingResult:
+        """Writes the last weights, the figure and the summary."""
+        from robustvit.report.training_figure import save_training_figure
+        from robustvit.training.train import TrainingResult
+
+        run = self.run
+        result = TrainingResult(
+            self.folder, run.updates_done, run.updates, self.accuracy, self.best, dict(self.unreadable), tuple(self.notes)
+        )
+        self._save_weights("weights", run.ema.module if run.ema is not None else run.network, {})
+        if run.workers.is_first:
+            self._write_json("summary.json", {**result.__dict__, "folder": None, "finished": result.is_finished})
+            save_training_figure(read_metrics(self.folder / "metrics.jsonl"), self.folder / "training.png")
+        return result
+
+    def _write_json(self, name: str, value: Mapping[str, Any]) -> None:
+        with write_whole(self.folder / name) as file:
+            file.write_text(json.dumps({key: entry for key, entry in value.items() if entry is not None}, indent=2) + "\n")
+
+    def close(self) -> None:
+        if self.log is not None:
+            self.log.close()

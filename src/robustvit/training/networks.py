@@ -1,0 +1,153 @@
+"""The network of a run: built from its configuration, started from other weights, written so that timm can load it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from timm.models._hub import save_config_for_hf
+from torch import Tensor, nn
+
+from robustvit.files import write_whole
+from robustvit.models.fan import FAN
+from robustvit.models.fan_swin import FANSwin
+from robustvit.models.loading import load_network, stored_classes
+from robustvit.models.official import load_weights
+from robustvit.models.registry import create_model
+from robustvit.models.rvt import RVT
+from robustvit.training.config import AugmentConfig, ModelConfig
+from robustvit.weights import CheckpointError, read_weights
+
+__all__ = ["build_network", "frozen_network", "model_options", "save_weights", "weights_file"]
+
+WEIGHTS = "model.safetensors"
+
+
+def model_options(config: ModelConfig, num_classes: int) -> dict[str, Any]:
+    """The arguments of `create_model` for this configuration."""
+    given: dict[str, Any] = dict(num_classes=num_classes, **config.options)
+    if config.drop_path:
+        given["drop_path_rate"] = config.drop_path
+    if config.img_size is not None:
+        given["img_size"] = config.img_size
+    if config.tap is not None:
+        given.update(tap=config.tap, tap_blocks=config.tap_blocks)
+    if config.token_head:
+        given["token_head"] = True
+    return given
+
+
+def build_network(config: ModelConfig, num_classes: int, augment: AugmentConfig) -> Any:
+    """The network, with its own idea of size and normalisation (`pretrained_cfg`) as this run has them."""
+    options = model_options(config, num_classes)
+    try:
+        network = create_model(config.name, config.pretrained, **options)
+    except TypeError as error:
+        raise ValueError(f"{config.name} cannot be built with {', '.join(options)}: {error}") from error
+    if config.checkpoint:
+        _start_from(network, weights_file(config.checkpoint))
+    _describe(network, config, augment)
+    return network
+
+
+def _describe(network: Any, config: ModelConfig, augment: AugmentConfig) -> None:
+    cfg = network.pretrained_cfg
+    if config.img_size is not None:
+        cfg["input_size"] = (3, config.img_size, config.img_size)
+        cfg.pop("test_input_size", None)
+    for name in ("mean", "std"):
+        if getattr(augment, name) is not None:
+            cfg[name] = getattr(augment, name)
+    cfg["num_classes"] = network.num_classes
+
+
+def weights_file(place: str | Path) -> Path:
+    """The file of weights at `place`: itself, or the one in the folder of a run or of a saved network.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    path = Path(place)
+    if path.is_dir():
+        candidates = [path / WEIGHTS, path / "best" / WEIGHTS, path / "weights" / WEIGHTS]
+        path = next((file for file in candidates if file.is_file()), path / WEIGHTS)
+    if not path.is_file():
+        raise FileNotFoundError(f"there are no weights at {path}; give a checkpoint, or the folder of a finished run")
+    return path
+
+
+def _start_from(network: Any, file: Path) -> None:
+    """Loads what fits: another number of classes leaves the classifier fresh, another size resamples position tables."""
+    if isinstance(network, FAN | FANSwin | RVT):
+        load_weights(network, file, fresh=("tap", "token_head"))
+        return
+    weights = read_weights(file)
+    resample: Callable[..., Any] | None = getattr(importlib.import_module(_home(network)), "checkpoint_filter_fn", None)
+    if resample is not None:
+        weights = dict(resample(weights, network))
+    _load_rest(network, weights, file)
+
+
+def _home(network: nn.Module) -> str:
+    """The module of timm that has the network's class, below what we mixed in."""
+    return next(cls.__module__ for cls in type(network).__mro__ if cls.__module__.startswith("timm."))
+
+
+def _load_rest(network: Any, weights: dict[str, Tensor], file: Path) -> None:
+    expected = network.state_dict()
+    heads = [network.pretrained_cfg.get("classifier") or "head"]
+    heads = [*(heads[0] if isinstance(heads[0], list | tuple) else heads), "token_head"]
+    stored = stored_classes(weights)
+    if stored is not None and stored != network.num_classes:
+        weights = {name: value for name, value in weights.items() if not name.startswith(tuple(f"{h}." for h in heads))}
+    wrong = [name for name, value in weights.items() if name not in expected or expected[name].shape != value.shape]
+    fresh = (*(f"{head}." for head in heads),)
+    missing = [n for n in expected if n not in weights and not n.startswith(fresh) and ".tap." not in n]
+    if wrong or missing:
+        told = "; ".join(
+            f"{what}: {', '.join(names[:4])}" for what, names in (("unknown", wrong), ("missing", missing)) if names
+        )
+        raise CheckpointError(f"the weights in {file} are not of this {type(network).__name__}: {told}")
+    network.load_state_dict(weights, strict=False)
+
+
+def frozen_network(name: str, checkpoint: str, options: Mapping[str, Any]) -> Any:
+    """A teacher or labeler: eval mode, no gradient; untrained without a checkpoint."""
+    file = weights_file(checkpoint) if checkpoint else None
+    network = load_network(name, file, **dict(options)).eval()
+    return network.requires_grad_(False)
+
+
+def save_weights(
+    network: Any, weights: Mapping[str, Tensor], folder: Path, options: Mapping[str, Any], extra: Mapping[str, Any]
+) -> None:
+    """Writes model.safetensors and a config.json that `timm.create_model("local-dir:FOLDER", pretrained=True)` loads.
+
+    Args:
+        network: whose architecture it is.
+        weights: its state dict, or an average of it.
+        folder: made if needed.
+        options: arguments of `create_model`; those of timm's own networks that timm does not know (tap, token_head) go to the
+            key `robustvit`, which `robustvit.create_model` reads.
+        extra: what else the file should say, e.g. the class names under `label_names`.
+    """
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with write_whole(folder / WEIGHTS) as file:
+        save_file({name: value.detach().cpu().contiguous().clone() for name, value in weights.items()}, file)
+    ours = isinstance(network, FAN | FANSwin | RVT)
+    added = {} if ours else {k: v for k, v in options.items() if k in ("tap", "tap_blocks", "token_head")}
+    model_args = {k: v for k, v in options.items() if k not in added and k not in ("num_classes", "drop_path_rate")}
+    config = {**extra, **({"robustvit": added} if added else {})}
+    with tempfile.TemporaryDirectory() as place:
+        described = Path(place) / "config.json"
+        save_config_for_hf(network, described, model_config=config, model_args=model_args)
+        text = described.read_text()
+    json.loads(text)
+    with write_whole(folder / "config.json") as file:
+        file.write_text(text)

@@ -1,0 +1,271 @@
+"""A run in memory: network, methods, optimizer and data, and the one update that all of training consists of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from timm.utils import ModelEmaV3
+from torch import Tensor, nn
+
+from robustvit.corruptions.randomness import keyed_seed
+from robustvit.data.protocols import normalisation_of, protocol_of
+from robustvit.methods.base import Method, MethodContext, Step
+from robustvit.training.batches import Batch, TrainingData
+from robustvit.training.config import TrainConfig
+from robustvit.training.config_io import ConfigError
+from robustvit.training.distributed import Workers
+from robustvit.training.forward import Forward, TrainedNetwork, loss_terms, needs_of
+from robustvit.training.inputs import prepare
+from robustvit.training.mixing import draw_mix
+from robustvit.training.networks import build_network, frozen_network
+from robustvit.training.noise2net import Distortion, build_distortion
+from robustvit.training.optimization import Schedule, build_optimizer, total_updates
+
+__all__ = ["NotFiniteError", "Run"]
+
+LEARNT_PICTURES = 1000
+"""Training pictures that DeepAugment's own networks learn."""
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class NotFiniteError(RuntimeError):
+    """The loss became NaN or infinite; nothing of this update was applied.
+
+    Attributes:
+        terms: the loss terms.
+        ids: of the pictures in the batch, of all processes.
+    """
+
+    def __init__(self, message: str, terms: Mapping[str, float], ids: Sequence[str]) -> None:
+        super().__init__(message)
+        self.terms, self.ids = dict(terms), list(ids)
+
+
+class Run:
+    """Everything a run consists of, at `updates_done` updates.
+
+    Args:
+        config: what to do.
+        workers: the processes that do it.
+        device: of this process.
+    """
+
+    def __init__(self, config: TrainConfig, workers: Workers, device: torch.device) -> None:
+        self.config, self.workers, self.device = config, workers, device
+        self.seed, loop = config.loop.seed, config.loop
+        self.updates_done = 0
+        self.data = self._open_data()
+        self._build_network()
+        self.methods = self._build_methods()
+        self.needs = needs_of(self.methods)
+        _check_combination(config, self.needs.recorded, self.needs.token_logits)
+        self.data.maker.augmentation.with_view = self.needs.spatial_view
+        self.distort = self._build_distortion()
+        self.ema = self._build_ema()
+        workers.shard(self.network)
+        self.optimizer = build_optimizer(self.network, config.optimizer, loop.batch_size)
+        self.updates_per_epoch = self.data.updates_per_epoch(loop.batch_size)
+        self.schedule = Schedule(self.optimizer, config.schedule, self.updates_per_epoch)
+        self.updates = total_updates(config.schedule, self.updates_per_epoch, loop.max_updates)
+        self.scaler = torch.amp.GradScaler(device.type, enabled=loop.precision == "fp16")
+        module: nn.Module = TrainedNetwork(self.network, self.needs.token_logits)
+        self.module = workers.wrap(torch.compile(module) if loop.compile else module, device)  # type: ignore[arg-type]
+        self.forward = Forward(self.module, self.network, self.needs)
+
+    def _open_data(self) -> TrainingData:
+        config = self.config
+        with torch.device("meta"):  # only to ask what it takes
+            asked = build_network(replace(config.model, pretrained=False, checkpoint=""), 2, config.augment)
+        self.protocol = protocol_of("model", asked)
+        self.mean, self.std = normalisation_of(asked)
+        data = TrainingData(config.data, config.augment, self.protocol.size, seed=self.seed, mean=self.mean)
+        self.num_classes = config.model.num_classes or data.num_classes
+        if data.num_classes > self.num_classes:
+            raise ConfigError(
+                f"the network has {self.num_classes} classes and {config.data.train} has {data.num_classes}; "
+                "leave model.num_classes out, or give the right number"
+            )
+        return data
+
+    def _build_network(self) -> None:
+        config, loop = self.config, self.config.loop
+        torch.manual_seed(keyed_seed(self.seed, "network") >> 1)
+        network = build_network(config.model, self.num_classes, config.augment)
+        if loop.sync_batchnorm and self.workers.world > 1:
+            network = nn.SyncBatchNorm.convert_sync_batchnorm(network)
+        if loop.grad_checkpointing:
+            network.set_grad_checkpointing(True)
+        layout = torch.channels_last if loop.channels_last else torch.contiguous_format
+        self.network: Any = network.to(self.device, memory_format=layout).train()
+
+    def _build_methods(self) -> list[Method]:
+        def load(name: str, checkpoint: str, options: Mapping[str, Any]) -> nn.Module:
+            return frozen_network(name, checkpoint, {"num_classes": self.num_classes, **options}).to(self.device)
+
+        torch.manual_seed(keyed_seed(self.seed, "methods") >> 1)
+        context = MethodContext(self.network, self.num_classes, self.protocol.size, self.device, self.seed, load)
+        return [method.build(context) for method in self.config.methods.values()]
+
+    def _build_distortion(self) -> Distortion | None:
+        kind = self.config.augment.deepaugment
+        if not kind:
+            return None
+        images = None if kind == "noise2net" else self._some_pictures()
+        return build_distortion(kind, mean=self.mean, std=self.std, images=images, seed=self.seed)
+
+    def _some_pictures(self) -> Tensor:
+        """uint8 [n, 3, H, W], as they come to the network."""
+        count = min(LEARNT_PICTURES, self.data.length)
+        batches = self.data.batches(count, epochs=1, accumulate=1)
+        try:
+            return next(batches)[0].images
+        finally:
+            batches.close()
+
+    def _build_ema(self) -> ModelEmaV3 | None:
+        loop = self.config.loop
+        if not loop.ema_decay:
+            return None
+        if self.workers.world > 1 and self.workers.parallel == "fsdp":
+            raise ConfigError("averaged weights (loop.ema_decay) and loop.parallel=fsdp cannot be combined; use ddp")
+        return ModelEmaV3(self.network, decay=loop.ema_decay, use_warmup=loop.ema_warmup)
+
+    @property
+    def epoch(self) -> float:
+        """Epochs done, as a fraction."""
+        return self.updates_done / self.updates_per_epoch
+
+    def advance(self, batches: Sequence[Batch]) -> dict[str, Any]:
+        """One update of the network with all micro-batches of this process.
+
+        Returns:
+            The loss, its terms (of the whole batch, over all processes), the rate, and numbers of the methods.
+
+        Raises:
+            NotFiniteError: the loss is NaN or infinite; the update was not applied.
+        """
+        torch.manual_seed(keyed_seed(self.seed, self.updates_done, self.workers.rank) >> 1)
+        rate = self.schedule.set(self.updates_done)
+        sums: dict[str, Tensor] = {}
+        for i, batch in enumerate(batches):
+            with self.workers.accumulating(self.module, is_last=i == len(batches) - 1):
+                step, terms = self._backward(batch)
+            for name, value in terms.items():
+                sums[name] = sums.get(name, torch.zeros((), device=self.device)) + value.detach().float() * step.share
+        terms_of_all = self._agreed(sums, batches)
+        norm = self._step_optimizer()
+        numbers = {name: value for method in self.methods for name, value in method.update(self.workers.sum).items()}
+        self.updates_done += 1
+        if self.ema is not None:
+            self.ema.update(self.network, step=self.updates_done if self.config.loop.ema_warmup else None)
+        extra = {**numbers, **({"grad_norm": norm} if norm is not None else {})}
+        return {"lr": rate, "loss": sum(terms_of_all.values()), "terms": terms_of_all, **extra}
+
+    def _backward(self, batch: Batch) -> tuple[Step, dict[str, Tensor]]:
+        step = self._step_of(batch)
+        precision = DTYPES[self.config.loop.precision]
+        with torch.autocast(self.device.type, precision, enabled=precision is not torch.float32):
+            self.forward.run(step, self.methods)
+            terms = loss_terms(step, self.methods, self.config.loss.weight)
+        loss = torch.stack([term.float() for term in terms.values()]).sum()
+        factor = self.workers.world  # gradients are averaged over the processes, and `share` already counts all of them
+        self.scaler.scale(loss * step.share * factor).backward()
+        for method in self.methods:
+            method.after_backward(step, self.scaler.get_scale() * factor)
+        return step, terms
+
+    def _step_of(self, batch: Batch) -> Step:
+        config = self.config
+        mix = draw_mix(config.augment, self.seed, self.updates_done, *self.protocol.size)
+        made = prepare(
+            batch,
+            config.augment,
+            mix,
+            device=self.device,
+            mean=self.mean,
+            std=self.std,
+            num_classes=self.num_classes,
+            smoothing=config.loss.smoothing,
+            distort=self.distort,
+        )
+        images = made.images.contiguous(memory_format=torch.channels_last) if config.loop.channels_last else made.images
+        return Step(
+            network=self.network,
+            forward=self.forward,
+            images=images,
+            targets=made.targets,
+            labels=batch.labels.to(self.device),
+            seeds=batch.seeds,
+            share=len(batch.labels) / config.loop.batch_size,
+            epoch=self.epoch,
+            mean=self.mean,
+            std=self.std,
+            view=made.view,
+            mix=mix,
+        )
+
+    def _agreed(self, sums: dict[str, Tensor], batches: Sequence[Batch]) -> dict[str, float]:
+        """The terms summed over the processes; stops all of them if one is not finite."""
+        values = torch.stack(list(sums.values())).double()
+        self.workers.sum([values])
+        terms = dict(zip(sums, values.tolist(), strict=True))
+        if not all(map(math.isfinite, terms.values())):
+            self.optimizer.zero_grad()
+            ids = [name for part in self.workers.gather([i for batch in batches for i in batch.ids]) for name in part]
+            told = ", ".join(f"{name} {value:g}" for name, value in terms.items())
+            raise NotFiniteError(f"the loss is not a number at update {self.updates_done + 1}: {told}", terms, ids)
+        return terms
+
+    def _step_optimizer(self) -> float | None:
+        clip = self.config.optimizer.clip_grad
+        norm = None
+        if clip is not None:
+            self.scaler.unscale_(self.optimizer)
+            norm = float(nn.utils.clip_grad_norm_(self.network.parameters(), clip))
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad()
+        return norm
+
+    def state(self) -> dict[str, Any]:
+        """All that the run depends on; `load` takes it. Sharded parts are gathered, so every process must call it."""
+        workers = self.workers
+        return {
+            "update": self.updates_done,
+            "network": workers.network_state(self.network),
+            "ema": workers.network_state(self.ema.module) if self.ema is not None else None,
+            "optimizer": workers.optimizer_state(self.network, self.optimizer),
+            "scaler": self.scaler.state_dict(),
+            "methods": {method.name: method.state_dict() for method in self.methods},
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        workers = self.workers
+        workers.load_network_state(self.network, state["network"])
+        if self.ema is not None:
+            workers.load_network_state(self.ema.module, state["ema"])
+        workers.load_optimizer_state(self.network, self.optimizer, state["optimizer"])
+        self.scaler.load_state_dict(state["scaler"])
+        for method in self.methods:
+            method.load_state_dict(state["methods"][method.name])
+        self.updates_done = int(state["update"])
+
+
+def _check_combination(config: TrainConfig, recorded: bool, token_logits: bool) -> None:
+    """Settings that would do nothing, or fail later."""
+    names = ", ".join(config.methods)
+    for option in ("compile", "grad_checkpointing"):
+        if recorded and getattr(config.loop, option):
+            raise ConfigError(
+                f"loop.{option} has no effect with {names}, whose recording runs the network as it is; switch one of them off"
+            )
+    if config.model.token_head and not token_logits:
+        raise ConfigError(
+            "model.token_head is on, but no method trains it; add methods.stl_labeler or methods.stl_student, or leave it out"
+        )
+    if token_logits and not config.model.token_head:
+        raise ConfigError(f"{names} needs the classifier of tokens: set model.token_head=true")

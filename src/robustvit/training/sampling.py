@@ -1,0 +1,107 @@
+"""Which picture comes when: the order of an epoch, its batches, and who makes which part of a batch.
+
+All processes and micro-batches together work on one global batch, whose order depends on (seed, epoch) alone. It is dealt out
+to S = processes * micro-batches shards so that every picture is in the shard of its mixing partner: mixing pairs picture i of
+B with picture B-1-i, and in each shard the reversed shard has just these partners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustvit.corruptions.randomness import keyed_seed
+
+__all__ = ["Sampling", "Shard", "epoch_order", "shard_offsets"]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What one process makes of one micro-batch: b pictures.
+
+    Attributes:
+        epoch: counted from 0.
+        pictures: b positions in the data set.
+        repetitions: b numbers, 0 where a picture comes for the first time in the epoch.
+    """
+
+    epoch: int
+    pictures: tuple[int, ...]
+    repetitions: tuple[int, ...]
+
+
+def epoch_order(length: int, *, seed: int, epoch: int, repeats: int = 1) -> NDArray[np.int64]:
+    """int64 [length]: the positions of the pictures in the order of this epoch.
+
+    With `repeats` each picture comes that often in a row, and the epoch stays as long: every epoch has other pictures.
+    """
+    key = keyed_seed(seed, epoch, "order")
+    generator = np.random.RandomState([key >> 32, key & 0xFFFFFFFF])  # its stream is the same in every version of NumPy
+    return generator.permutation(length).repeat(repeats)[:length].astype(np.int64)
+
+
+def shard_offsets(batch_size: int, shard: int, shards: int, *, mixing: bool) -> NDArray[np.int64]:
+    """int64 [batch_size / shards]: the places in the global batch that a shard has, in its order.
+
+    With mixing, place k of the shard and place k from its end are partners: offsets o and batch_size - 1 - o.
+
+    Raises:
+        ValueError: the batch cannot be dealt out evenly.
+    """
+    parts, reason = (2 * shards, " in pairs for mixing") if mixing else (shards, "")
+    if batch_size < 1 or batch_size % parts:
+        raise ValueError(
+            f"a batch of {batch_size} pictures cannot be dealt out{reason} to {shards} processes and micro-batches; give a "
+            f"multiple of {parts}, as {max(parts, round(batch_size / parts) * parts)}"
+        )
+    if not mixing:
+        return np.arange(shard, batch_size, shards)
+    first_half = np.arange(shard, batch_size // 2, shards)
+    return np.concatenate([first_half, (batch_size - 1 - first_half)[::-1]])
+
+
+class Sampling:
+    """The shards of every batch of a run.
+
+    Args:
+        length: pictures in the data set.
+        batch_size: pictures an update, over all shards.
+        seed: of the run.
+        repeats: times that a picture comes in one epoch.
+
+    Raises:
+        ValueError: there is not one full batch.
+    """
+
+    def __init__(self, length: int, batch_size: int, *, seed: int, repeats: int = 1) -> None:
+        if batch_size > length:
+            raise ValueError(
+                f"the training set has {length} pictures, less than one batch of {batch_size}; give loop.batch_size={length} "
+                "or less, or more pictures"
+            )
+        if repeats < 1:
+            raise ValueError(f"data.repeats={repeats} is not possible; give 1 for plain epochs, 3 for repeated augmentation")
+        self.length, self.batch_size, self.seed, self.repeats = length, batch_size, seed, repeats
+        self.updates_per_epoch = length // batch_size  # the rest of an epoch is dropped
+
+    def shards(self, own: Sequence[int], *, shards: int, mixing: bool, start: int, stop: int) -> Iterator[Shard]:
+        """For each of the updates start .. stop - 1, counted over all epochs, the shards `own` of `shards` in turn.
+
+        Raises:
+            ValueError: the batch cannot be dealt out evenly.
+        """
+        offsets = [shard_offsets(self.batch_size, shard, shards, mixing=mixing) for shard in own]
+        return self._shards(offsets, start, stop)
+
+    def _shards(self, offsets: list[NDArray[np.int64]], start: int, stop: int) -> Iterator[Shard]:
+        order, order_epoch = np.empty(0, np.int64), -1
+        for update in range(start, stop):
+            epoch, place = divmod(update, self.updates_per_epoch)
+            if epoch != order_epoch:
+                order, order_epoch = epoch_order(self.length, seed=self.seed, epoch=epoch, repeats=self.repeats), epoch
+            for part in offsets:
+                places = place * self.batch_size + part
+                yield Shard(epoch, tuple(order[places].tolist()), tuple((places % self.repeats).tolist()))

@@ -1,0 +1,206 @@
+"""`train`: a run from its configuration to its folder.
+
+FOLDER/config.yaml        the resolved configuration; `robustvit train --resume FOLDER` needs nothing else
+FOLDER/metrics.jsonl      a line a logged update and a validation
+FOLDER/checkpoints/       the last states, for resuming
+FOLDER/best/, weights/    model.safetensors and config.json: the best validated network, and the last
+FOLDER/training.png       loss and accuracy
+FOLDER/summary.json       how it ended
+FOLDER/failure.json       where a loss that is not a number came from, if that happened
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robustvit.files import check_writable
+from robustvit.training.config import TrainConfig
+from robustvit.training.config_io import ConfigError, config_to_dict, load_config, save_config
+from robustvit.training.distributed import choose_device, join_workers
+from robustvit.training.interruption import Interruption, interruptible
+from robustvit.training.keeper import Keeper
+from robustvit.training.run import NotFiniteError, Run
+from robustvit.training.training_sets import validation_pictures
+from robustvit.training.validation import Validation
+
+__all__ = ["Progress", "TrainingResult", "train"]
+
+FREE = ("data.workers", "data.cache", "loop.keep", "loop.tensorboard", "loop.max_updates", "loop.device")
+"""What a resumed run may change, because no number depends on it."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is; given to `report` after every update.
+
+    Attributes:
+        update, updates: done, and in all.
+        epoch: done, as a fraction.
+        images_per_second: since the last report.
+        terms: the loss terms of this update.
+        accuracy: of the last validation, or None.
+    """
+
+    update: int
+    updates: int
+    epoch: float
+    images_per_second: float
+    terms: Mapping[str, float]
+    accuracy: float | None
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """How a run ended.
+
+    Attributes:
+        folder: with all its files.
+        updates_done, updates: fewer where it was interrupted.
+        accuracy: of the last validation, of the averaged weights where there are any; None without validation.
+        best_accuracy: of the network in FOLDER/best.
+        unreadable: training pictures that could not be read, with the reason.
+        notes: what a reader should know, e.g. checkpoints that were passed over.
+    """
+
+    folder: Path
+    updates_done: int
+    updates: int
+    accuracy: float | None
+    best_accuracy: float | None
+    unreadable: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_finished(self) -> bool:
+        return self.updates_done >= self.updates
+
+
+def train(
+    config: TrainConfig | None,
+    output: str | Path,
+    *,
+    resume: bool = False,
+    report: Callable[[Progress], None] | None = None,
+) -> TrainingResult:
+    """Trains a network. Under torchrun, every process calls it and the first writes.
+
+    Args:
+        config: what to do; None takes that of the run in `output` (with `resume`).
+        output: folder of the run, made if needed.
+        resume: go on from the last checkpoint in `output`; without one, from the start. Numbers are those of a run that was
+            never interrupted.
+        report: called after every update.
+
+    Raises:
+        ConfigError: the configuration cannot work, or differs from that of the run to be resumed.
+        NotFiniteError: the loss became NaN or infinite; failure.json says where.
+        FileExistsError: there is a run in `output` already.
+    """
+    folder = Path(output)
+    config = _check_folder(config, folder, resume)
+    device = choose_device(config.loop.device)
+    with join_workers(config.loop.parallel, device) as workers, interruptible() as interruption:
+        run = Run(config, workers, device)
+        if workers.is_first:
+            folder.mkdir(parents=True, exist_ok=True)
+            check_writable(folder / "config.yaml")
+            save_config(config, folder / "config.yaml")
+        keeper = Keeper(folder, run, resume=resume)
+        try:
+            return _loop(run, keeper, _validation(run), interruption, report)
+        except NotFiniteError as error:
+            keeper.save_failure(error)
+            raise
+        finally:
+            keeper.close()
+
+
+def _check_folder(config: TrainConfig | None, folder: Path, resume: bool) -> TrainConfig:
+    """The configuration to run, after checking that it may run there."""
+    stored_at = folder / "config.yaml"
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"{folder} is a file; give a folder for the run")
+    if config is None and not (resume and stored_at.is_file()):
+        raise FileNotFoundError(f"there is no run in {folder} to resume (no config.yaml); give a recipe")
+    if not stored_at.is_file():
+        return config  # type: ignore[return-value]
+    if not resume:
+        raise FileExistsError(f"there is a run in {folder} already; --resume goes on with it, another --output starts anew")
+    stored = load_config(stored_at)
+    if config is None:
+        return stored
+    now, then = _flat(config_to_dict(config)), _flat(config_to_dict(stored))
+    changed = [key for key in {**now, **then} if now.get(key) != then.get(key) and key not in FREE]
+    if changed:
+        told = ", ".join(f"{key} was {then.get(key)!r} and is {now.get(key)!r}" for key in changed[:5])
+        raise ConfigError(f"the run in {folder} cannot be resumed with another configuration: {told}; give another --output")
+    return config
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        inner = _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {f"{prefix}{key}": value}
+        flat.update(inner)
+    return flat
+
+
+def _validation(run: Run) -> Validation | None:
+    pictures = validation_pictures(run.config.data, img_size=run.protocol.size, seed=run.seed, classes=run.data.classes)
+    if pictures is None:
+        return None
+    size = max(1, run.config.loop.batch_size // run.workers.world)
+    return Validation(pictures, run.protocol, run.mean, run.std, size, run.workers)
+
+
+def _loop(
+    run: Run,
+    keeper: Keeper,
+    validation: Validation | None,
+    interruption: Interruption,
+    report: Callable[[Progress], None] | None,
+) -> TrainingResult:
+    loop, workers = run.config.loop, run.workers
+    batches = run.data.batches(
+        loop.batch_size,
+        start_update=run.updates_done,
+        rank=workers.rank,
+        world=workers.world,
+        accumulate=loop.accumulate,
+        epochs=run.config.schedule.epochs + run.config.schedule.cooldown_epochs,
+    )
+    started = time.perf_counter()
+    try:
+        while run.updates_done < run.updates:
+            update = next(batches)
+            found = run.advance(update)
+            keeper.note(found, update)
+            now = time.perf_counter()
+            if report is not None:
+                speed = loop.batch_size / (now - started)
+                report(Progress(run.updates_done, run.updates, run.epoch, speed, found["terms"], keeper.accuracy))
+            started = now
+            is_end = run.updates_done == run.updates
+            stop = any(workers.gather(interruption.wanted)) if workers.world > 1 else interruption.wanted
+            _after_update(run, keeper, validation, is_end, stop)
+            if stop:
+                break
+    finally:
+        batches.close()
+    return keeper.finish()
+
+
+def _after_update(run: Run, keeper: Keeper, validation: Validation | None, is_end: bool, stop: bool) -> None:
+    """Validates and saves where it is time to."""
+    loop = run.config.loop
+    is_epoch_end = run.updates_done % run.updates_per_epoch == 0
+    epoch = run.updates_done // run.updates_per_epoch
+    if validation is not None and (is_end or (is_epoch_end and epoch % loop.validate_every == 0)):
+        keeper.validate(validation)
+    every = loop.checkpoint_every or run.updates_per_epoch
+    if is_end or stop or run.updates_done % every == 0:
+        keeper.save()

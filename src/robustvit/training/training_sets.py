@@ -1,0 +1,252 @@
+"""The pictures of a run: the training set with its distorted copies, and the validation set with the same classes.
+
+Training takes pictures in any order, so it needs sets with access by position: class folders, CIFAR, .tar files, `hfds/...`
+and `scenes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from robustvit.corruptions.randomness import keyed_seed
+from robustvit.data.class_folders import folder_pictures
+from robustvit.data.layouts import LayoutError, Split, open_pictures
+from robustvit.data.pictures import Picture, PictureSet, SomePictures, UnreadablePictureError
+from robustvit.data.scenes import Scenes
+from robustvit.training.config import DataConfig
+
+__all__ = ["Decoded", "TrainingPictures", "training_pictures", "validation_pictures"]
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """One picture: an RGB image or uint8 H x W x 3, and its label."""
+
+    image: Image.Image | NDArray[np.uint8]
+    label: int
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A set with access by position.
+
+    Attributes:
+        pictures: the set.
+        prefix: of the ids, so that a copy is not taken for its original.
+        labels: label in this set -> label in the whole; None for the same.
+    """
+
+    pictures: Any
+    prefix: str = ""
+    labels: tuple[int, ...] | None = None
+
+
+class TrainingPictures:
+    """The training set: some positions of one or several sets.
+
+    Attributes:
+        classes: names in the order of the labels; empty where nobody knows them.
+        num_classes: their number.
+    """
+
+    def __init__(self, parts: Sequence[_Part], classes: Sequence[str], num_classes: int) -> None:
+        self.parts, self.classes, self.num_classes = tuple(parts), tuple(classes), num_classes
+        self.places = np.concatenate(  # [N, 2]: part, position in it
+            [np.stack(np.broadcast_arrays(p, np.arange(len(part.pictures))), 1) for p, part in enumerate(self.parts)]
+        )
+        self.ids: list[str | None] = [None] * len(self.places)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def keep(self, count: int, seed: int) -> None:
+        """Leaves a random subset, the same for the same seed; 0 leaves all."""
+        if _is_limited("train_limit", count, len(self)):
+            self.places = self.places[chosen_positions(len(self), count, seed)]
+            self.ids = [None] * count
+
+    def id(self, position: int) -> str:
+        name = self.ids[position]
+        if name is None:
+            part, place = self._place(position)
+            name = self.ids[position] = part.prefix + part.pictures.at(place).id
+        return name
+
+    def read(self, positions: Sequence[int]) -> list[Decoded | UnreadablePictureError]:
+        """The pictures at these positions, or why they cannot be read. Scenes are drawn together, which is faster."""
+        found: dict[int, Decoded | UnreadablePictureError] = {}
+        scenes: list[int] = []
+        for position in positions:
+            part, place = self._place(position)
+            if isinstance(getattr(part.pictures, "dataset", None), Scenes):
+                scenes.append(position)
+            else:
+                found[position] = _decoded(part, place)
+        if scenes:
+            found.update(self._drawn(scenes))
+        return [found[position] for position in positions]
+
+    def reopen_files(self) -> None:
+        """To be called in a new process: a tar file that is open in two processes has one place of reading for both."""
+        for part in self.parts:
+            state = getattr(getattr(part.pictures, "reader", None), "tar_state", None)
+            if state is not None:
+                for opened in (state, *state.children.values()):
+                    opened.reset()
+
+    def _place(self, position: int) -> tuple[_Part, int]:
+        part, place = self.places[position].tolist()
+        return self.parts[part], place
+
+    def _drawn(self, positions: Sequence[int]) -> Iterator[tuple[int, Decoded]]:
+        part, _ = self._place(positions[0])  # generated pictures have no copies: they are one set
+        batch = part.pictures.dataset.batch([self._place(position)[1] for position in positions])
+        images = batch.images.permute(0, 2, 3, 1).numpy()  # B 3 H W -> B H W 3
+        for position, image, label in zip(positions, images, batch.labels.tolist(), strict=True):
+            yield position, Decoded(image, label)
+
+
+def _decoded(part: _Part, place: int) -> Decoded | UnreadablePictureError:
+    picture = part.pictures.at(place)
+    try:
+        image = picture.open()
+        return Decoded(image, picture.label if part.labels is None else part.labels[picture.label])
+    except UnreadablePictureError as error:
+        return error
+
+
+def _is_limited(setting: str, count: int, length: int) -> bool:
+    if count < 0:
+        raise ValueError(f"data.{setting}={count} is not possible; give a number of pictures, or 0 for all of them")
+    return 0 < count < length
+
+
+def chosen_positions(length: int, count: int, seed: int) -> NDArray[np.int64]:
+    """`count` of `length` positions in ascending order, the same for the same seed."""
+    key = keyed_seed(seed, "subset")
+    generator = np.random.RandomState([key >> 32, key & 0xFFFFFFFF])
+    return np.sort(generator.permutation(length)[:count])
+
+
+def training_pictures(config: DataConfig, *, img_size: tuple[int, int], seed: int) -> TrainingPictures:
+    """The pictures of `config.train` and the copies of `config.copies`; of all of these, `train_limit` if that is set.
+
+    Args:
+        config: where they are.
+        img_size: (H, W) of generated pictures.
+        seed: of the random subset.
+
+    Raises:
+        FileNotFoundError, LayoutError: they are not there, cannot be read in any order, or have fewer than two classes.
+        ValueError: copies of other classes, or a negative limit.
+    """
+    clean = _clean_pictures(config.train, img_size)
+    parts = [_Part(clean), *_copies(config.copies, clean.classes)]
+    pictures = TrainingPictures(parts, clean.classes, _number_of_classes(clean))
+    pictures.keep(config.train_limit, seed)
+    return pictures
+
+
+def _clean_pictures(source: str, img_size: tuple[int, int]) -> Any:
+    if not source:
+        raise ValueError("data.train is empty; give a folder of class folders, a .tar file, cifar10:FOLDER or scenes:20000")
+    pictures = open_pictures(source, scene_size=img_size, split="train")
+    if not hasattr(pictures, "at"):
+        raise LayoutError(f"data.train={source} has no access by position; give class folders or a .tar file")
+    if not len(pictures):
+        raise LayoutError(f"data.train={source} has no pictures")
+    if _number_of_classes(pictures) < 2:
+        only = f", {pictures.classes[0]!r}" if pictures.classes else ""
+        raise LayoutError(f"data.train={source} has one class only{only}; there is nothing to tell apart")
+    return pictures
+
+
+def _number_of_classes(pictures: Any) -> int:
+    return len(pictures.classes) or int(max(pictures.labels)) + 1
+
+
+def _copies(roots: Sequence[str], classes: Sequence[str]) -> Iterator[_Part]:
+    """ROOT/CLASS/PICTURE, or ROOT/KIND/CLASS/PICTURE for some kinds, as EDSR and CAE."""
+    for number, root in enumerate(roots):
+        path = Path(root)
+        if not path.is_dir():
+            raise FileNotFoundError(
+                f"data.copies: there is no folder {path}; expected {path}/CLASS/PICTURE.jpg, or {path}/EDSR/CLASS/PICTURE.jpg "
+                "and the like"
+            )
+        if not classes:
+            raise LayoutError(f"data.copies={root} cannot join a training set whose classes have no names")
+        for folder in _folders_of_classes(path):
+            pictures = folder_pictures(folder)
+            yield _Part(pictures, f"copies{number}/{folder.name}/", _matched(folder, pictures.classes, classes))
+
+
+def _folders_of_classes(path: Path) -> list[Path]:
+    """`path` if it has class folders, the folders in it if these have them."""
+    below = sorted(folder for folder in path.iterdir() if folder.is_dir() and not folder.name.startswith("."))
+    return below if any(inner.is_dir() for folder in below for inner in folder.iterdir()) else [path]
+
+
+def _matched(folder: Path, own: Sequence[str], classes: Sequence[str]) -> tuple[int, ...]:
+    missing, unknown = sorted(set(classes) - set(own)), sorted(set(own) - set(classes))
+    if missing or unknown:
+        told = [f"{what} {', '.join(names[:8])}" for what, names in (("lacks", missing), ("also has", unknown)) if names]
+        raise ValueError(
+            f"{folder} does not have the {len(classes)} classes of the training set: it {' and '.join(told)}; rename its "
+            "folders, or leave it out of data.copies"
+        )
+    return tuple(classes.index(name) for name in own)
+
+
+class _Relabelled:
+    """A set whose labels are those of the training set."""
+
+    def __init__(self, pictures: PictureSet, labels: Sequence[int], classes: Sequence[str]) -> None:
+        self.pictures, self.labels = pictures, tuple(labels)
+        self.name, self.classes = pictures.name, tuple(classes)
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def __iter__(self) -> Iterator[Picture]:
+        yield from (Picture(picture.id, self.labels[picture.label], picture.open) for picture in self.pictures)
+
+
+def validation_pictures(
+    config: DataConfig, *, img_size: tuple[int, int], seed: int, classes: Sequence[str] = (), split: Split = "val"
+) -> PictureSet | None:
+    """The pictures of `config.val` with the labels of the training set; None if there are none to be.
+
+    Args:
+        config: where they are.
+        img_size: (H, W) of generated pictures.
+        seed: of the random subset.
+        classes: of the training set; the validation set may lack some, but has no others.
+        split: of the data set.
+
+    Raises:
+        FileNotFoundError, LayoutError: they are not there.
+        ValueError: classes that the training set does not have, or a negative limit.
+    """
+    if not config.val:
+        return None
+    pictures = open_pictures(config.val, scene_size=img_size, split=split)
+    if not len(pictures):
+        raise LayoutError(f"data.val={pictures.name} has no pictures")
+    if classes and pictures.classes and tuple(classes) != pictures.classes:
+        if unknown := sorted(set(pictures.classes) - set(classes)):
+            raise ValueError(
+                f"data.val={config.val} has classes that the training set does not have: {', '.join(unknown[:8])}; rename "
+                "its folders, or leave them out"
+            )
+        pictures = _Relabelled(pictures, [list(classes).index(name) for name in pictures.classes], classes)
+    if _is_limited("val_limit", config.val_limit, len(pictures)):
+        return SomePictures(pictures, chosen_positions(len(pictures), config.val_limit, seed).tolist())
+    return pictures

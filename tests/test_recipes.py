@@ -1,0 +1,184 @@
+"""Recipes: they can be read, say what they are for, and stand in the tables of docs/."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import timm
+import yaml
+
+import robustvit  # noqa: F401  registers the networks with timm
+from robustvit.models.names import OFFICIAL
+from robustvit.training.config import TrainConfig
+from robustvit.training.config_io import load_config
+
+ROOT = Path(__file__).parents[1]
+FILES = sorted((ROOT / "recipes").rglob("*.yaml"))
+RECIPES = [file for file in FILES if not file.name.startswith("_")]
+"""Files that begin with _ are what recipes share, and no result of their own."""
+HEADINGS = ("command", "hardware", "expected", "paper", "differs")
+
+
+def name_of(file: Path) -> str:
+    return file.relative_to(ROOT / "recipes").with_suffix("").as_posix()
+
+
+def header(file: Path) -> dict[str, str]:
+    """The text under each heading of the comment in front of a recipe; indented lines go on with the heading above."""
+    found: dict[str, str] = {}
+    heading = ""
+    for line in file.read_text().splitlines():
+        if not line.startswith("#"):
+            break
+        if started := re.match(rf"# ({'|'.join(HEADINGS)}): (.*)", line):
+            heading = started[1]
+            found[heading] = started[2]
+        elif heading:
+            assert line.startswith("#   "), f"{file.name}: {line!r} belongs to no heading"
+            found[heading] += "\n" + line[4:]
+    return found
+
+
+def command(file: Path) -> list[str]:
+    single = header(file)["command"].split("\non the published hardware: ")[0]
+    return shlex.split(single.replace("\n", " "))
+
+
+def networks(config: TrainConfig) -> list[str]:
+    named = [config.model.name]
+    for options in config.methods.values():
+        named += [getattr(options, field) for field in ("labeler", "teacher") if getattr(options, field, "")]
+    return named
+
+
+def is_known(network: str) -> bool:
+    return timm.is_model(network) or network in OFFICIAL
+
+
+def strings(value: object) -> list[str]:
+    if isinstance(value, dict):
+        return [text for entry in value.values() for text in strings(entry)]
+    if isinstance(value, list):
+        return [text for entry in value for text in strings(entry)]
+    return [value] if isinstance(value, str) else []
+
+
+def test_every_line_of_research_has_recipes() -> None:
+    assert {file.parent.name for file in RECIPES} == {"afat", "fan", "rvt", "stl", "tapadl"}
+
+
+@pytest.mark.parametrize("file", FILES, ids=name_of)
+def test_what_a_recipe_extends_is_a_shared_file(file: Path) -> None:
+    base = yaml.safe_load(file.read_text()).get("extends")
+    assert base is None or (file.parent / base).resolve() in FILES
+    assert base is None or Path(base).name.startswith("_")
+
+
+@pytest.mark.parametrize("file", FILES, ids=name_of)
+def test_no_recipe_names_a_place_of_one_machine(file: Path) -> None:
+    assert not [text for text in strings(yaml.safe_load(file.read_text())) if text.startswith(("/", "~"))]
+
+
+@pytest.mark.parametrize("file", RECIPES, ids=name_of)
+def test_header_has_all_headings_in_order(file: Path) -> None:
+    assert file.read_text().startswith("# ")
+    assert tuple(header(file)) == HEADINGS
+    assert all(text.strip() for text in header(file).values())
+
+
+@pytest.mark.parametrize("file", RECIPES, ids=name_of)
+def test_command_trains_this_recipe_with_changes_that_it_knows(file: Path) -> None:
+    program, verb, recipe, *options = command(file)
+    assert (program, verb, ROOT / recipe) == ("robustvit", "train", file)
+    changes = [value for flag, value in zip(options[::2], options[1::2], strict=True) if flag == "--set"]
+    assert changes
+    assert set(options[::2]) == {"--set", "--output"}
+    load_config(file, changes)
+
+
+@pytest.mark.parametrize("file", RECIPES, ids=name_of)
+def test_changes_named_in_the_header_are_known(file: Path) -> None:
+    changes = re.findall(r"--set\s+([\w.]+=[\w\[\]-]+)", header(file)["differs"])
+    for change in changes:
+        load_config(file, [change])
+
+
+@pytest.mark.parametrize("file", RECIPES, ids=name_of)
+def test_networks_of_recipe_and_twin_exist(file: Path) -> None:
+    for twin in (False, True):
+        assert all(is_known(network) for network in networks(load_config(file, twin=twin)))
+
+
+@pytest.mark.parametrize("file", RECIPES, ids=name_of)
+def test_twin_is_small_and_has_the_same_methods(file: Path) -> None:
+    full, twin = load_config(file), load_config(file, twin=True)
+    assert twin.methods.keys() == full.methods.keys()
+    assert (twin.model.tap, twin.model.token_head) == (full.model.tap, full.model.token_head)
+    assert twin.data.train.startswith("scenes:")
+    assert twin.loop.batch_size * twin.loop.max_updates <= 16
+    assert twin.loop.device == "cpu"
+
+
+@pytest.mark.parametrize("file", RECIPES, ids=name_of)
+def test_batch_is_what_the_published_hardware_takes(file: Path) -> None:
+    said = re.search(r"(\d+) GPUs with (\d+) pictures each", header(file)["hardware"])
+    assert said is not None
+    assert int(said[1]) * int(said[2]) == load_config(file).loop.batch_size
+    launch = header(file)["command"].split("on the published hardware: ")[1]
+    nodes, processes = (re.search(rf"--{flag} (\d+)", launch) for flag in ("nnodes", "nproc-per-node"))
+    assert processes is not None
+    assert (int(nodes[1]) if nodes else 1) * int(processes[1]) == int(said[1])
+
+
+@pytest.mark.parametrize("file", [f for f in RECIPES if f.parent.name == "stl" and "student" in f.name], ids=name_of)
+def test_a_student_finds_its_labeler_where_stage_1_puts_it(file: Path) -> None:
+    student = load_config(file).methods["stl_student"]
+    labeler = ROOT / "recipes" / "stl" / f"labeler_{student.labeler.removeprefix('fan_hybrid_')}.yaml"
+    assert student.checkpoint == command(labeler)[-1]
+    assert load_config(labeler).model.name == student.labeler
+
+
+def test_no_two_recipes_write_to_the_same_folder() -> None:
+    outputs = [command(file)[-1] for file in RECIPES]
+    assert len(set(outputs)) == len(outputs)
+
+
+def test_the_page_of_recipes_lists_each_with_its_score() -> None:
+    page = (ROOT / "docs" / "recipes.md").read_text()
+    listed = dict(re.findall(r"^\| `(\w+/\w+)` \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE))
+    expected = {name_of(file): " ".join(header(file)["expected"].split()) for file in RECIPES}
+    assert listed == expected
+
+
+@pytest.mark.parametrize(
+    ("section", "items"),
+    [
+        ("FAN", [*(f"Table {i}" for i in range(1, 15)), *(f"Figure {i}" for i in range(1, 10))]),
+        ("TAP and ADL", [*(f"Table {i}" for i in range(1, 8)), *(f"Figure {i}" for i in range(1, 8))]),
+        (
+            "TAP and ADL, supplement",
+            [
+                f"{kind} {i}"
+                for kind, count in (("Table", 5), ("Figure", 6))
+                for i in ("I", "II", "III", "IV", "V", "VI")[:count]
+            ],
+        ),
+        ("STL", [*(f"Table {i}" for i in range(1, 11)), *(f"Figure {i}" for i in range(1, 5))]),
+        ("AFAT", [*(f"Table {i}" for i in range(1, 7)), *(f"Figure {i}" for i in range(1, 10))]),
+    ],
+)
+def test_the_page_of_papers_has_a_row_for_every_table_and_figure(section: str, items: list[str]) -> None:
+    page = (ROOT / "docs" / "papers.md").read_text()
+    text = re.search(rf"^## {re.escape(section)}$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    assert text is not None
+    rows = re.findall(r"^\| ((?:Table|Figure) \w+) \| .+ \| .+ \| (?:done|later|not planned).* \|$", text[1], re.MULTILINE)
+    assert rows == items
+
+
+def test_recipes_named_in_the_docs_exist() -> None:
+    for page in ("papers.md", "recipes.md"):
+        for name in re.findall(r"recipes/([\w/]+\.yaml)", (ROOT / "docs" / page).read_text()):
+            assert ROOT / "recipes" / name in FILES, f"{page}: {name}"

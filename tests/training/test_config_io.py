@@ -1,0 +1,100 @@
+"""Recipes and changes become a configuration; mistakes are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from robustvit.training.config import TrainConfig
+from robustvit.training.config_io import ConfigError, config_from_dict, config_to_dict, load_config, save_config
+
+
+def test_defaults_need_no_recipe() -> None:
+    assert load_config() == TrainConfig()
+
+
+def test_a_change_wins_over_the_recipe(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text("optimizer: {lr: 0.5, weight_decay: 0.1}")
+    config = load_config(tmp_path / "r.yaml", ["optimizer.lr=1e-3"])
+    assert (config.optimizer.lr, config.optimizer.weight_decay) == (1e-3, 0.1)
+
+
+def test_a_recipe_extends_another_section_by_section(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text("optimizer: {lr: 0.5}\nmodel: {name: rvt_nano, tap: 4}")
+    (tmp_path / "r.yaml").write_text("extends: base.yaml\nmodel: {name: fan_vit_nano}")
+    config = load_config(tmp_path / "r.yaml")
+    assert (config.model.name, config.model.tap, config.optimizer.lr) == ("fan_vit_nano", 4, 0.5)
+
+
+def test_a_recipe_that_extends_itself_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("extends: b.yaml")
+    (tmp_path / "b.yaml").write_text("extends: a.yaml")
+    with pytest.raises(ConfigError, match="extends itself"):
+        load_config(tmp_path / "a.yaml")
+
+
+def test_the_twin_shrinks_the_recipe_and_changes_win_over_it(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text("loop: {batch_size: 1024}\ntwin: {loop: {batch_size: 8}}")
+    assert load_config(tmp_path / "r.yaml").loop.batch_size == 1024
+    assert load_config(tmp_path / "r.yaml", twin=True).loop.batch_size == 8
+    assert load_config(tmp_path / "r.yaml", ["loop.batch_size=4"], twin=True).loop.batch_size == 4
+
+
+def test_a_recipe_without_a_twin_says_so(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text("loop: {batch_size: 8}")
+    with pytest.raises(ConfigError, match="has no `twin:`"):
+        load_config(tmp_path / "r.yaml", twin=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("optimizer.lrr=1", "optimizer.lrr is not known; did you mean lr"),
+        ("optimiser.lr=1", "optimiser is not known; did you mean optimizer"),
+        ("methods.adll={}", "did you mean adl"),
+        ("methods.adl.tua=1", "methods.adl.tua is not known; did you mean tau"),
+        ("loop.precision=fp8", "choose one of 'fp32', 'bf16', 'fp16'"),
+        ("loop.batch_size=many", "loop.batch_size is 'many' .str.; expected int"),
+        ("loop.compile=1", "expected bool"),
+        ("optimizer.lr=fast", "optimizer.lr is 'fast'"),
+        ("augment.scale=[0.1]", "augment.scale has 1 values; expected 2"),
+        ("optimizer=3", "expected a section"),
+        ("optimizer.lr", "write name=value"),
+        ("methods.distillation={}", "methods.distillation lacks teacher"),
+    ],
+)
+def test_a_wrong_key_or_value_is_named(change: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_config(None, [change])
+
+
+def test_a_missing_recipe_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="there is no recipe"):
+        load_config(tmp_path / "none.yaml")
+
+
+def test_text_that_is_not_yaml_is_named(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text("a: [1")
+    with pytest.raises(ConfigError, match="is not YAML"):
+        load_config(tmp_path / "r.yaml")
+
+
+def test_a_method_is_switched_off_by_null(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text("methods: {adl: {tau: 1.0}}")
+    assert load_config(tmp_path / "r.yaml").methods["adl"].tau == 1.0
+    assert not load_config(tmp_path / "r.yaml", ["methods.adl=null"]).methods
+
+
+def test_a_saved_configuration_is_the_same_when_read(tmp_path: Path) -> None:
+    changes = [
+        "methods.adl={tau: 1}",
+        "methods.afat.rho=0.2",
+        "model.tap=4",
+        "model.tap_blocks=[0, 2]",
+        "optimizer.options.eps=1e-7",
+    ]
+    config = load_config(None, changes)
+    save_config(config, tmp_path / "config.yaml")
+    assert load_config(tmp_path / "config.yaml") == config
+    assert config_from_dict(config_to_dict(config)) == config

@@ -1,0 +1,87 @@
+"""Killed processes and several processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_runs import TINY, VIT
+
+from robustvit.training.metrics_log import read_metrics
+from robustvit.weights import read_weights
+
+
+def command(output: Path, changes: list[str], *, processes: int = 1, resume: bool = False) -> list[str]:
+    start = [sys.executable, "-m"]
+    if processes > 1:
+        start += ["torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", "-m"]
+    sets = [part for change in (*TINY, *changes) for part in ("--set", change)]
+    return [*start, "robustvit", "train", "--output", str(output), *sets, *(["--resume"] if resume else [])]
+
+
+def run(*arguments: object, **options: object) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    line = command(*arguments, **options)  # type: ignore[arg-type]
+    done = subprocess.run(line, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def weights_of(folder: Path) -> dict[str, torch.Tensor]:
+    return read_weights(folder / "weights" / "model.safetensors")
+
+
+def test_a_run_killed_at_any_moment_and_resumed_is_bit_identical(tmp_path: Path) -> None:
+    changes = ["loop.checkpoint_every=3", "methods.adl={}", "methods.afat={}", "loop.ema_decay=0.9", "model.drop_path=0.1"]
+    changes += [
+        "augment.mixup=0.8",
+        "augment.erasing=0.5",
+        "augment.crop=resized",
+        "augment.rand_augment=rand-m9-mstd0.5-inc1",
+    ]
+    run(tmp_path / "whole", changes)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command(tmp_path / "killed", changes), env=environment, stderr=subprocess.DEVNULL)
+    metrics = tmp_path / "killed" / "metrics.jsonl"
+    while len(read_metrics(metrics)) < 5 and process.poll() is None:
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    run(tmp_path / "killed", changes, resume=True)
+    one, other = weights_of(tmp_path / "whole"), weights_of(tmp_path / "killed")
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert read_metrics(tmp_path / "whole" / "metrics.jsonl") == read_metrics(metrics)
+
+
+def test_ctrl_c_ends_the_update_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    arguments = command(tmp_path / "run", ["schedule.epochs=500", "data.val="])
+    process = subprocess.Popen(arguments, env=environment, stderr=subprocess.PIPE, text=True)
+    while len(read_metrics(tmp_path / "run" / "metrics.jsonl")) < 2 and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate()
+    assert process.returncode == 130
+    assert "--resume" in told
+    saved = list((tmp_path / "run" / "checkpoints").iterdir())
+    last = read_metrics(tmp_path / "run" / "metrics.jsonl")[-1]["update"]
+    assert f"checkpoint-{last:08d}.pt" in {file.name for file in saved}
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_two_processes_give_the_weights_of_one(tmp_path: Path, parallel: str) -> None:
+    changes = [*VIT, "augment.mixup=0.8", "augment.cutmix=1.0", "augment.erasing=0.5", "optimizer.clip_grad=0.5"]
+    changes += ["methods.adl={}", "methods.afat={}", "schedule.epochs=1", f"loop.parallel={parallel}"]
+    run(tmp_path / "one", changes)
+    run(tmp_path / "two", changes, processes=2)
+    one, two = weights_of(tmp_path / "one"), weights_of(tmp_path / "two")
+    worst = max(float((one[name] - two[name]).abs().max()) for name in one)
+    assert worst < 1e-4
+    first, second = (read_metrics(tmp_path / name / "metrics.jsonl") for name in ("one", "two"))
+    assert [entry["update"] for entry in first] == [entry["update"] for entry in second]
+    assert all(abs(a.get("loss", 0) - b.get("loss", 0)) < 1e-3 for a, b in zip(first, second, strict=True))

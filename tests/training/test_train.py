@@ -1,0 +1,243 @@
+"""A run from its configuration to its folder."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import timm
+import torch
+from tiny_runs import VIT, tiny_config
+
+import robustvit as rv
+from robustvit.training.checkpoint import Checkpoints
+from robustvit.training.config_io import ConfigError
+from robustvit.training.metrics_log import read_metrics
+from robustvit.training.run import NotFiniteError
+from robustvit.training.train import Progress, train
+from robustvit.weights import read_weights
+
+
+def weights_of(folder: Path) -> dict[str, torch.Tensor]:
+    return read_weights(folder / "weights" / "model.safetensors")
+
+
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def without_speed(folder: Path) -> list[dict[str, object]]:
+    return read_metrics(folder / "metrics.jsonl")
+
+
+def test_a_run_leaves_all_its_files(tmp_path: Path) -> None:
+    reports: list[Progress] = []
+    result = train(tiny_config(), tmp_path / "run", report=reports.append)
+    files = {path.name for path in (tmp_path / "run").iterdir()}
+    assert files == {"config.yaml", "metrics.jsonl", "checkpoints", "best", "weights", "training.png", "summary.json"}
+    assert result.is_finished
+    assert [progress.update for progress in reports] == list(range(1, 13))
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["finished"] is True
+    entries = without_speed(tmp_path / "run")
+    assert [entry["update"] for entry in entries if "loss" in entry] == list(range(1, 13))
+    assert [entry["update"] for entry in entries if "val_accuracy" in entry] == [6, 12]
+
+
+def test_a_trained_network_loads_into_timm_and_gives_its_answers(tmp_path: Path) -> None:
+    train(tiny_config(["model.tap=2"]), tmp_path / "run")
+    loaded = timm.create_model(f"local-dir:{tmp_path / 'run' / 'weights'}", pretrained=True).eval()
+    assert same(dict(loaded.state_dict()), weights_of(tmp_path / "run"))
+    assert loaded.num_classes == 10
+
+
+def test_tap_on_a_timm_network_survives_saving(tmp_path: Path) -> None:
+    changes = [*VIT, "model.tap=2"]
+    train(tiny_config([*changes, "schedule.epochs=1"]), tmp_path / "run")
+    place = f"local-dir:{tmp_path / 'run' / 'weights'}"
+    loaded = rv.create_model(place, pretrained=True).eval()
+    assert same(dict(loaded.state_dict()), weights_of(tmp_path / "run"))
+
+
+def test_the_same_run_twice_is_bit_identical(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        train(tiny_config(), tmp_path / name)
+    assert same(weights_of(tmp_path / "a"), weights_of(tmp_path / "b"))
+    assert without_speed(tmp_path / "a") == without_speed(tmp_path / "b")
+
+
+def test_another_seed_is_another_run(tmp_path: Path) -> None:
+    train(tiny_config(["schedule.epochs=1"]), tmp_path / "a")
+    train(tiny_config(["schedule.epochs=1", "loop.seed=1"]), tmp_path / "b")
+    assert not same(weights_of(tmp_path / "a"), weights_of(tmp_path / "b"))
+
+
+def test_loss_falls_on_pictures_seen_again_and_again(tmp_path: Path) -> None:
+    changes = ["data.train=scenes:8", "augment.crop=none", "augment.flip=0.0", "schedule.epochs=60", "data.val="]
+    train(tiny_config([*changes, "loss.smoothing=0.0", "optimizer.lr=3e-3"]), tmp_path / "run")
+    losses = [entry["loss"] for entry in without_speed(tmp_path / "run")]
+    assert losses[-1] < 0.3 * losses[0]
+
+
+def test_micro_batches_give_the_gradient_of_the_whole_batch(tmp_path: Path) -> None:
+    """Without batch norm, which sees micro-batches one by one."""
+    changes = [*VIT, "optimizer.name=sgd", "schedule.epochs=1", "augment.mixup=0.8", "augment.cutmix=1.0", "optimizer.lr=0.1"]
+    train(tiny_config(changes), tmp_path / "whole")
+    train(tiny_config([*changes, "loop.accumulate=4"]), tmp_path / "parts")
+    whole, parts = weights_of(tmp_path / "whole"), weights_of(tmp_path / "parts")
+    assert all(torch.allclose(whole[name], parts[name], atol=1e-5) for name in whole)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_mixed_precision_trains(tmp_path: Path, precision: str) -> None:
+    changes = [f"loop.precision={precision}", "schedule.epochs=1", "methods.afat={}", "optimizer.clip_grad=1.0"]
+    result = train(tiny_config(changes), tmp_path / "run")
+    assert result.is_finished
+    entries = [entry for entry in without_speed(tmp_path / "run") if "loss" in entry]
+    assert all(entry["grad_norm"] > 0 for entry in entries)
+
+
+def test_averaged_weights_are_validated_saved_and_preferred_at_the_end(tmp_path: Path) -> None:
+    train(tiny_config(["loop.ema_decay=0.5"]), tmp_path / "run")
+    state = torch.load(Checkpoints(tmp_path / "run" / "checkpoints", 2).files()[0], weights_only=True)
+    assert same(state["ema"], weights_of(tmp_path / "run"))
+    assert not same(state["network"], state["ema"])
+    assert all("val_accuracy_ema" in entry for entry in without_speed(tmp_path / "run") if "val_accuracy" in entry)
+
+
+def test_channels_last_and_gradient_checkpointing_change_nothing(tmp_path: Path) -> None:
+    plain = [*VIT, "optimizer.layer_decay=0.7", "optimizer.name=sgd", "optimizer.lr=0.1", "schedule.epochs=1"]
+    train(tiny_config(plain), tmp_path / "plain")
+    train(tiny_config([*plain, "loop.channels_last=true", "loop.grad_checkpointing=true"]), tmp_path / "other")
+    one, other = weights_of(tmp_path / "plain"), weights_of(tmp_path / "other")
+    assert all(torch.allclose(one[name], other[name], atol=1e-5) for name in one)
+
+
+def test_layer_decay_slows_early_blocks(tmp_path: Path) -> None:
+    changes = [
+        *VIT,
+        "optimizer.name=sgd",
+        "optimizer.weight_decay=0.0",
+        "loop.max_updates=1",
+    ]
+    for decay in ("null", "0.1"):
+        train(tiny_config([*changes, "optimizer.lr=0.1", f"optimizer.layer_decay={decay}"]), tmp_path / decay)
+    train(tiny_config([*changes, "optimizer.lr=0.0", "schedule.min_lr=0.0"]), tmp_path / "start")
+    start, plain, slowed = (weights_of(tmp_path / name) for name in ("start", "null", "0.1"))
+    key = "blocks.0.attn.qkv.weight"
+    ratio = (slowed[key] - start[key]).norm() / (plain[key] - start[key]).norm()
+    assert 0.005 < float(ratio) < 0.05
+
+
+def test_fine_tuning_takes_the_weights_of_a_run_with_another_head_and_size(tmp_path: Path) -> None:
+    for changes in ((), VIT):
+        name = "vit" if changes else "fan"
+        train(tiny_config([*changes, "schedule.epochs=1"]), tmp_path / name)
+        fine = [
+            *changes,
+            f"model.checkpoint={tmp_path / name}",
+            "model.num_classes=12",
+            "model.img_size=48",
+            "optimizer.lr=0.0",
+        ]
+        train(tiny_config([*fine, "schedule.epochs=1", "optimizer.weight_decay=0.0"]), tmp_path / f"{name}-fine")
+        before, after = weights_of(tmp_path / name), weights_of(tmp_path / f"{name}-fine")
+        assert after["head.weight"].shape[0] == 12
+        kept = [key for key in before if key.endswith("qkv.weight")]
+        assert kept
+        assert all(torch.allclose(before[key], after[key], atol=1e-5) for key in kept)
+
+
+def test_foreign_weights_are_refused_before_the_work(tmp_path: Path) -> None:
+    train(tiny_config(["schedule.epochs=1"]), tmp_path / "fan")
+    with pytest.raises(rv.CheckpointError, match="are not of this Vision"):
+        train(
+            tiny_config([f"model.checkpoint={tmp_path / 'fan'}", "model.name=vit_nano", "model.options=null"]), tmp_path / "x"
+        )
+
+
+def test_a_loss_that_is_not_a_number_stops_the_run_and_says_where(tmp_path: Path) -> None:
+    changes = ["optimizer.name=sgd", "optimizer.lr=1e30", "loop.checkpoint_every=1"]
+    with pytest.raises(NotFiniteError, match="the loss is not a number at update"):
+        train(tiny_config(changes), tmp_path / "run")
+    failure = json.loads((tmp_path / "run" / "failure.json").read_text())
+    assert len(failure["ids"]) == 8
+    assert failure["terms"].keys() == {"ce"}
+    assert Checkpoints(tmp_path / "run" / "checkpoints", 2).newest() is not None
+
+
+def test_a_finished_folder_is_not_overwritten(tmp_path: Path) -> None:
+    train(tiny_config(["schedule.epochs=1"]), tmp_path / "run")
+    with pytest.raises(FileExistsError, match="--resume goes on with it"):
+        train(tiny_config(["schedule.epochs=1"]), tmp_path / "run")
+
+
+def test_a_resumed_run_may_not_change_its_configuration(tmp_path: Path) -> None:
+    train(tiny_config(["schedule.epochs=1"]), tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"optimizer\.lr was 0\.001 and is 0\.01"):
+        train(tiny_config(["schedule.epochs=1", "optimizer.lr=0.01"]), tmp_path / "run", resume=True)
+
+
+def test_a_run_interrupted_at_any_checkpoint_ends_as_if_it_was_not(tmp_path: Path) -> None:
+    changes = ["loop.checkpoint_every=5", "loop.keep=9", "loop.ema_decay=0.9", "methods.afat={}", "loop.log_every=4"]
+    train(tiny_config(changes), tmp_path / "whole")
+    for last in (5, 10):
+        shutil.copytree(tmp_path / "whole", tmp_path / f"from{last}")
+        for file in Checkpoints(tmp_path / f"from{last}" / "checkpoints", 9).files():
+            if int(file.stem.split("-")[1]) > last:
+                file.unlink()
+        result = train(None, tmp_path / f"from{last}", resume=True)
+        assert result.is_finished
+        assert same(weights_of(tmp_path / "whole"), weights_of(tmp_path / f"from{last}"))
+        assert without_speed(tmp_path / "whole") == without_speed(tmp_path / f"from{last}")
+
+
+def test_a_damaged_or_foreign_checkpoint_is_named_and_the_one_before_it_used(tmp_path: Path) -> None:
+    train(tiny_config(["loop.checkpoint_every=4", "loop.keep=3"]), tmp_path / "run")
+    newest, middle, _ = Checkpoints(tmp_path / "run" / "checkpoints", 3).files()
+    reference = weights_of(tmp_path / "run")
+    data = bytearray(newest.read_bytes())
+    data[len(data) // 2] ^= 255
+    newest.write_bytes(data)
+    torch.save({"weights": torch.zeros(3)}, middle)
+    result = train(None, tmp_path / "run", resume=True)
+    assert [note.split()[0] for note in result.notes] == [newest.name, middle.name]
+    assert same(weights_of(tmp_path / "run"), reference)
+
+
+def test_only_useless_checkpoints_are_an_error(tmp_path: Path) -> None:
+    train(tiny_config(["schedule.epochs=1", "loop.keep=1"]), tmp_path / "run")
+    for file in Checkpoints(tmp_path / "run" / "checkpoints", 1).files():
+        file.write_bytes(b"not a checkpoint")
+    with pytest.raises(rv.CheckpointError, match="no checkpoint in"):
+        train(None, tmp_path / "run", resume=True)
+
+
+def test_a_removed_folder_ends_the_run_with_a_clear_message(tmp_path: Path) -> None:
+    def remove(progress: Progress) -> None:
+        if progress.update == 2:
+            shutil.rmtree(tmp_path / "run")
+
+    with pytest.raises(OSError, match=r"gone|there is no folder|cannot write"):
+        train(tiny_config(["loop.checkpoint_every=3"]), tmp_path / "run", report=remove)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["model.token_head=true"], "no method trains it"),
+        (["methods.stl_labeler={}"], "set model.token_head=true"),
+        (["methods.adl={}", "loop.grad_checkpointing=true"], "loop.grad_checkpointing has no effect with adl"),
+        (["model.num_classes=3"], "has 3 classes and scenes:48 has 10"),
+        (["loop.batch_size=64"], "48"),
+        (["model.name=fan_vit_nanno"], "fan_vit_nano"),
+        (["optimizer.name=adamx"], "adamx"),
+        (["schedule.name=plateau"], "plateau"),
+        (["data.train=nowhere"], "there is no nowhere"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_the_first_update(tmp_path: Path, changes: list[str], message: str) -> None:
+    with pytest.raises((ValueError, OSError, RuntimeError), match=message):
+        train(tiny_config(changes), tmp_path / "run")
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()

@@ -62,6 +62,18 @@ def test_what_cannot_work_is_refused_at_once(tmp_path: Path, capsys: pytest.Capt
     assert not (tmp_path / "out").exists()
 
 
+def test_a_replaced_picture_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = fill(tmp_path / "set")
+    command = ["corrupt", str(source), str(tmp_path / "out"), "--names", "contrast", "--size", "32", "--workers", "1"]
+    assert main(command) == 0
+    Image.new("RGB", (60, 50), (9, 9, 9)).save(source / "c0" / "0.png")
+    capsys.readouterr()
+    assert main(command) == 0
+    told = capsys.readouterr()
+    assert "1 pictures were replaced since they were copied (c0/0.png); their copies are made again" in told.err
+    assert "5 files written, 5 were there already" in told.out
+
+
 def test_cores_are_shared_among_the_processes_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
     alone = _cores()

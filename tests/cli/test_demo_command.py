@@ -1,36 +1,69 @@
-"""`robustvit demo`."""
+"""`robustvit demo`, in a shortened form: the same steps with tiny networks, a few pictures and updates."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from robustvit.cli import main
-from robustvit.cli.attention_figure import DPI, HEIGHT, WIDTH
-from robustvit.reference.picture import draw_shapes
+from robustvit.demo import contest
+from robustvit.demo.findings import findings_chapter
+from robustvit.evaluation.results import Value
 
 
-def test_demo_agrees_with_the_reference_and_draws_the_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "--output", str(tmp_path / "new" / "demo"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["network"] == "fan_vit_tiny"
-    assert told["deviation"] <= 1e-4
-    assert {"fan_vit_tiny", "fan_swin_large", "rvt_base_plus"} <= {row["name"] for row in told["networks"]}
-    assert [path.name for path in (tmp_path / "new" / "demo").iterdir()] == ["attention.png"]  # nothing temporary left
-    with Image.open(told["picture"]) as picture:
-        assert picture.format == "PNG"
-        assert picture.size == (int(WIDTH * DPI), int(HEIGHT * DPI))
+@pytest.fixture
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shortened(name: str) -> object:
+        config = contest.CONTESTANTS[name]
+        fan = name.startswith("fan")
+        options = dict(embed_dims=[32], depths=[1], num_heads=[2]) if fan else dict(embed_dim=32, depth=1, num_heads=2)
+        return replace(
+            config,
+            model=replace(config.model, options=options),
+            data=replace(config.data, train="scenes-easy:32", val="scenes-easy:8"),
+            schedule=replace(config.schedule, epochs=1, warmup_epochs=0.0),
+            loop=replace(config.loop, batch_size=16),
+        )
+
+    monkeypatch.setattr(contest, "CONTESTANTS", {name: shortened(name) for name in contest.CONTESTANTS})
+    monkeypatch.setattr(contest, "PICTURES", 4)
+
+
+@pytest.mark.usefixtures("_short")
+def test_demo_trains_both_measures_both_and_writes_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--output", str(tmp_path / "demo")]) == 0
+    told = capsys.readouterr().out
+    assert all(word in told for word in ("clean accuracy", "retention", "mCE", "vit_nano", "fan_vit_nano", "report.html"))
+    files = {path.name for path in (tmp_path / "demo").iterdir()}
+    assert {"report.html", "results.json", "results.csv", "vit_nano", "fan_vit_nano"} <= files
+    page = (tmp_path / "demo" / "report.html").read_text()
+    assert "What was found" in page
+    assert "What the networks look at" in page
+    assert "data:image/png;base64" in page
+    assert main(["demo", "--output", str(tmp_path / "demo"), "--json"]) == 0  # nothing is trained again
+    again = json.loads(capsys.readouterr().out)
+    assert [model["name"] for model in again["models"]] == ["vit_nano", "fan_vit_nano"]
+
+
+@pytest.mark.usefixtures("_short")
+def test_findings_say_what_the_numbers_say_whichever_way(tmp_path: Path) -> None:
+    results = contest.demonstrate(tmp_path / "demo")
+    verdicts = {
+        Value(0.1, 0.05, 0.15): "for the robust network",
+        Value(-0.1, -0.15, -0.05): "the plain network is ahead",
+        Value(0.1, -0.05, 0.25): "which may be chance",
+    }
+    for gap, verdict in verdicts.items():
+        robust_minus_plain = results.between("fan_vit_nano", "vit_nano")
+        differences = tuple(replace(d, summary=dict.fromkeys(d.summary, gap)) for d in robust_minus_plain)
+        told = findings_chapter(replace(results, differences=differences)).paragraphs
+        assert all(verdict in told[i] for i in (1, 2, 3))
 
 
 def test_demo_refuses_a_file_as_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "taken").write_text("")
     assert main(["demo", "--output", str(tmp_path / "taken")]) == 2
     assert "is a file; give a folder" in capsys.readouterr().err
-
-
-def test_picture_is_the_same_every_time() -> None:
-    assert draw_shapes(64).shape == (64, 64, 3)
-    assert (draw_shapes(64) == draw_shapes(64)).all()

@@ -62,6 +62,7 @@ def test_several_networks_are_compared_in_one_table(tmp_path: Path, capsys: pyte
     printed = capsys.readouterr().out
     assert all(name in printed for name in names)
     assert "clean accuracy" in printed
+    assert "fan_vit_nano - rvt_nano" in printed
 
 
 def test_wrong_requests_end_with_code_2_and_a_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,10 +73,19 @@ def test_wrong_requests_end_with_code_2_and_a_message(tmp_path: Path, capsys: py
         (["fan_vit_nan", "--untrained", "--data", "scenes:4"], "fan_vit_nano"),
         (["fan_vit_nano", "--untrained", "--data", "scenes:4", "--suite", "rain"], "no suite 'rain'"),
         (["fan_vit_nano=missing.pth", "--data", "scenes:4"], "missing.pth"),
+        (["missing.pth", "--data", "scenes:4"], "there is no file missing.pth; give the path of a checkpoint"),
     ]:
         assert main(["eval", *arguments, "--output", str(tmp_path / "out")]) == 2
         assert told in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_place_that_cannot_be_written_to_is_refused_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    for place, told in ((tmp_path / "file", "is a file; give a folder"), ("/proc/out", "cannot write into the folder /proc")):
+        arguments = ["--untrained", "--num-classes", "10", "--data", "scenes:2", "--suite", "clean", "--output", str(place)]
+        assert main(["eval", "rvt_nano", *arguments]) == 2
+        assert told in capsys.readouterr().err
 
 
 def test_two_processes_give_the_result_of_one(weights: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from steps import BACKBONES, build_backbone, context_of, make_step, pictures
 from torch import Tensor
 
+import robustvit as rv
 from robustvit.methods import attention_diversification, chunked_attention_diversification
 from robustvit.methods.adl import AdlConfig
 from robustvit.recording import AttentionRows
@@ -62,6 +63,22 @@ def test_every_parameter_of_a_network_gets_the_same_gradient(key: str, variant: 
         found.append({"loss": loss.detach()} | {n: p.grad for n, p in network.named_parameters() if p.grad is not None})
     torch.testing.assert_close(found[1], found[0], rtol=1e-8, atol=1e-8)
     assert max(float(g.abs().max()) for n, g in found[0].items() if n != "loss") > 1e-3
+
+
+@pytest.mark.parametrize("key", BACKBONES)
+def test_in_float32_gradients_of_one_forward_pass_are_the_same(key: str) -> None:
+    network = build_backbone(key)
+    with rv.record(network) as tape:
+        network(pictures(key))
+    options: dict[str, Any] = dict(prefix_tokens=tape.prefix_tokens, regions=tape.regions)
+    parameters = [p for name, p in network.named_parameters() if ".attn." in name]
+    losses = (
+        attention_diversification(tape.attention, **options),
+        chunked_attention_diversification(tape.rows, chunk=7, **options),
+    )
+    whole, chunked = (torch.autograd.grad(x, parameters, retain_graph=True, materialize_grads=True) for x in losses)
+    torch.testing.assert_close(losses[1], losses[0], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(chunked, whole, rtol=1e-5, atol=1e-5)
 
 
 def test_no_map_is_kept_for_the_backward_pass() -> None:

@@ -6,12 +6,24 @@ import base64
 import io
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 from PIL import Image
 
 from robustvit.corruptions.registry import corrupt, corruption_names
-from robustvit.evaluation.results import CellResult, Example, ExamplePicture, ModelResults, Results, Value
+from robustvit.evaluation.results import (
+    CellResult,
+    Difference,
+    Example,
+    ExamplePicture,
+    Measurement,
+    ModelResults,
+    Results,
+    Value,
+)
+from robustvit.report.grids import grids_of
 
 SEQUENCES = (
     "gaussian_noise",
@@ -133,6 +145,28 @@ def data_uri(image: Image.Image) -> str:
 def fake_results(*models: ModelResults, suites: Sequence[str] = ("clean", "common15")) -> Results:
     data = {"name": "imagenet/val", "images": 5000, "classes": 1000, "subset": "every 10th", "seed": 0, "jpeg": False}
     return Results(models, tuple(suites), data, VERSIONS, "2026-01-31T12:00:00+00:00")
+
+
+def with_groups(model: ModelResults) -> ModelResults:
+    """The same with intervals of groups and corruptions, as a measurement has them."""
+    grid = grids_of(model)[0]
+    groups = {group: around(grid.mean(names) or 0.0, 0.008) for group, names in grid.groups.items()}
+    corruptions = {name: around(grid.mean([name]) or 0.0) for name in grid.corruptions}
+    measured = Measurement(grid.suites, {"images": 5000}, PROTOCOL, {}, model.summary, {}, groups, corruptions)
+    return replace(model, measurements=(measured,))
+
+
+def with_differences(results: Results, half: float = 0.01) -> Results:
+    """The same, every two networks compared; intervals reach `half` to both sides."""
+    models = tuple(with_groups(model) for model in results.models)
+    found = []
+    for first, second in combinations(models, 2):
+        one, other = first.measurements[0], second.measurements[0]
+        shared = [name for name in one.summary if name in other.summary and one.summary[name].low is not None]
+        summary = {name: around(one.summary[name].value - other.summary[name].value, half) for name in shared}
+        groups = {g: around(v.value - other.group_accuracies[g].value, half) for g, v in one.group_accuracies.items()}
+        found.append(Difference(first.name, second.name, one.suites, 5000, summary, groups))
+    return replace(results, models=models, differences=tuple(found))
 
 
 def three_models(**options: bool | int) -> Results:

@@ -6,11 +6,11 @@ import math
 from dataclasses import replace
 
 import pytest
-from fake_results import around, fake_model, fake_results, three_models
+from fake_results import around, fake_model, fake_results, three_models, with_differences
 
 from robustvit.evaluation.results import ModelResults, Results, Value
 from robustvit.report.headline import headline
-from robustvit.report.numbers import duration, moment, percent
+from robustvit.report.numbers import change, duration, moment, percent, quantity_interval
 
 
 def said(results: Results) -> str:
@@ -45,6 +45,13 @@ def test_overlapping_intervals_are_called_chance() -> None:
     assert "the intervals do not overlap" in said(far)
 
 
+def test_networks_that_saw_the_same_pictures_are_told_apart_by_their_difference() -> None:
+    close = fake_results(fake_model("a", clean=0.80), fake_model("b", clean=0.81))
+    narrow, wide = said(with_differences(close, half=0.003)), said(with_differences(close, half=0.03))
+    assert "the difference on the same pictures is +0.6 points (+0.3 to +0.9)" in narrow  # though the intervals overlap
+    assert "the order may be chance: on the same pictures the difference is between \N{MINUS SIGN}2.4 and +3.6 points" in wide
+
+
 def test_another_network_that_keeps_a_larger_share_is_mentioned() -> None:
     results = fake_results(with_mean("a", around(0.6), 0.7), with_mean("b", around(0.5), 0.8))
     assert "b keeps the largest share, 80.0 %" in said(results)
@@ -71,3 +78,6 @@ def test_numbers_are_written_for_people() -> None:
     assert percent(math.nan) == percent(None) == "\N{EN DASH}"
     assert duration(4021).replace("\N{NO-BREAK SPACE}", " ") == "1 h 7 min"
     assert moment("yesterday") == "yesterday"
+    assert (change("mean_accuracy", -0.0321), change("mean_accuracy", -0.0001)) == ("\N{MINUS SIGN}3.2", "0.0")
+    assert change("mean_top5_distance", 1.234) == "+1.23"
+    assert quantity_interval("mean_top5_distance", Value(1.2, 1.0, 1.5)) == "1.00 to 1.50"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from fake_results import three_models
+from fake_results import three_models, with_differences
 
 import robustvit as rv
 from robustvit.data.scenes import Scenes
@@ -47,7 +47,11 @@ def measured() -> Results:
     return rv.evaluate(networks, Scenes("test", 4), ["clean", "noise", "patches", "imagenet-p"], examples=2)
 
 
-@pytest.fixture(scope="module", params=[lambda: three_models(examples=1, extras=True), measured], ids=["made up", "measured"])
+@pytest.fixture(
+    scope="module",
+    params=[lambda: with_differences(three_models(examples=1, extras=True)), measured],
+    ids=["made up", "measured"],
+)
 def results(request: pytest.FixtureRequest) -> Results:
     return request.param()
 

@@ -10,10 +10,19 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from fake_results import around, corruption_cells, fake_model, fake_results, three_models
+from fake_results import (
+    around,
+    corruption_cells,
+    fake_model,
+    fake_results,
+    three_models,
+    with_differences,
+    with_groups,
+)
 
 from robustvit.evaluation.results import CellResult, Example, ExamplePicture, ModelResults, Results, Value
-from robustvit.report.numbers import percent
+from robustvit.report.grids import grids_of
+from robustvit.report.numbers import change, percent
 from robustvit.report.page import render_page, write_page
 
 VOID = {"meta", "link", "img", "br", "wbr", "line", "rect", "path", "circle"}
@@ -97,6 +106,7 @@ def gaps() -> Results:
 CASES = {
     "one": lambda: fake_results(fake_model(examples=1, extras=True)),
     "three": lambda: three_models(extras=True),
+    "compared": lambda: with_differences(three_models()),
     "ten": lambda: fake_results(*(fake_model(f"net_{k}", clean=0.6 + 0.02 * k, suite="all19") for k in range(10))),
     "clean": lambda: fake_results(fake_model(suite="clean"), suites=("clean",)),
     "one severity": lambda: fake_results(fake_model(suite="noise", severities=(3,)), suites=("noise",)),
@@ -240,3 +250,38 @@ def test_saved_results_give_the_same_page_when_loaded(tmp_path: Path) -> None:
     results = three_models(extras=True)
     folder = results.save(tmp_path / "out")
     assert render_page(Results.load(folder)) == (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_means_of_groups_have_intervals() -> None:
+    model = with_groups(fake_model())
+    text = read(fake_results(model)).text
+    for group, value in model.measurements[0].group_accuracies.items():
+        reach = f"({percent(value.low, sign=False)} to {percent(value.high)})"
+        assert re.search(f"{group} mean {re.escape(percent(value.value))} {re.escape(reach)}", text)
+    whiskers = render_page(fake_results(model)).count('class="whisker"')
+    assert whiskers - render_page(fake_results(fake_model())).count('class="whisker"') == 3 * 15  # one a corruption
+
+
+def test_networks_are_compared_by_group_and_by_paired_differences() -> None:
+    results = with_differences(three_models(), half=0.02)
+    page = read(results)
+    assert "fan_hybrid_small-last.safetensors minus the others" in page.text
+    best = results.models[2].name
+    for other in (results.models[0].name, results.models[1].name):
+        (difference,) = results.between(best, other)
+        for value in (*difference.summary.values(), *difference.group_accuracies.values()):
+            assert change("", value.value) in page.text
+    assert "+0.8 to +4.8" in page.text  # of the mean, 52.7 against 55.5
+    assert "may be chance" in page.text  # of the share that is kept
+    assert results.definitions["differences"] in page.text
+    for model in results.models:
+        for value in model.measurements[0].group_accuracies.values():
+            assert f"{percent(value.value)}{percent(value.low, sign=False)} to {percent(value.high)}" in page.cells
+
+
+def test_grids_of_different_measurements_are_not_mixed() -> None:
+    model = with_groups(fake_model(suite="extra4"))
+    files = corruption_cells("noise", 0.7, 1.3, 5000, (1, 2, 3, 4, 5))
+    other = replace(model.measurements[0], suites=("noise",), group_accuracies={}, corruption_accuracies={})
+    mixed = replace(model, cells=(*model.cells, *files), measurements=(*model.measurements, other))
+    assert [grid.suites for grid in grids_of(mixed)] == [("extra4",), ("noise",)]

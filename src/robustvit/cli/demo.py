@@ -60,7 +60,7 @@ def _print(results: Results, output: Path) -> None:
     from rich.table import Table
 
     table = Table(header_style="bold", pad_edge=False)
-    table.add_column("scenes, generated pictures")
+    table.add_column("scenes-easy (generated)")
     for model in results.models:
         table.add_column(model.name, justify="right")
     difference = results.between(results.models[1].name, results.models[0].name)[0].summary

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["eval"]
 
+WEIGHT_SUFFIXES = (".safetensors", ".pth", ".pt", ".tar", ".bin", ".ckpt")
+
 
 def eval(  # noqa: A001
     models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="MODEL [MODEL ...]")],
@@ -102,6 +104,8 @@ def _load(model: str, untrained: bool, options: dict[str, Any]) -> Any:
     from robustvit.weights import stored_architecture
 
     name, _, file = model.partition("=")
+    if not file and Path(model).suffix in WEIGHT_SUFFIXES and not Path(model).exists():
+        raise FileNotFoundError(f"there is no file {model}; give the path of a checkpoint, or the name of a network")
     if not file and Path(model).is_file():
         architecture = stored_architecture(model)
         if architecture is None:

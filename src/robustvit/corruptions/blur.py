@@ -59,7 +59,7 @@ def motion_blur_at(
         c = streak(picture.to(torch.float64 if is_level else dtype), radius, sigma, [angle])
         if family != "arbitrary":
             c = c.mul_(257).add_(0.5).floor_().div_(257).add_(1e-5)  # floor(floor(257 c + 0.5) / 257)
-        store_bytes(c if c.dtype == torch.float64 else c.add_(NUDGE[dtype]), out)
+        store_bytes(c if c.dtype == torch.float64 else c.add_(NUDGE[dtype]), out, cut=False)
     return result
 
 
@@ -135,7 +135,7 @@ def _sum_boxes(picture: Tensor, disk: Disk, dtype: torch.dtype, nudge: float, ou
     for strip in strips(H - 2 * m, len(picture) * W):
         values = total[:, strip.start : strip.stop + 2 * m].to(dtype)
         smoothed = symmetric_filter(symmetric_filter(values, -2, disk.taps), -1, disk.taps)
-        store_bytes(smoothed.mul_(scale).add_(nudge), out[:, strip])
+        store_bytes(smoothed.mul_(scale).add_(nudge), out[:, strip], cut=False)
 
 
 def _multiply_spectra(picture: Tensor, disk: Disk, dtype: torch.dtype, nudge: float, out: Tensor) -> None:
@@ -197,5 +197,5 @@ def zoom_blur(images: Tensor, zooms: Sequence[float], setting: Setting) -> Tenso
         total = 2 * x  # itself and enlarged once
         add_zoomed(total, x, zooms[1:], centred=setting.family != "arbitrary")
         mean = total.div_(len(zooms) + 1)  # (x + sum over z of zoomclip(x, z)) / (len(Z) + 1)
-        store_bytes(mean.mul_(255), out)
+        store_bytes(mean.mul_(255), out, cut=False)
     return result

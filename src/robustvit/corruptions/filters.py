@@ -26,11 +26,11 @@ Border = Literal["replicate", "mirror"]
 NUDGE = {torch.float32: 6e-5, torch.float64: 1e-9}
 """Grey levels added before truncating: just more than the rounding errors, so that flat areas keep their level."""
 
-MIDDLE = 128.0
+MIDDLE = 128
 CACHED = 2**18
 """Values of a strip: few enough for the cache, many enough to be worth a call."""
-FEW_TAPS = 6
-"""Radius up to which shifted pictures are added one by one; from then on, products of matrices are faster."""
+BLOCK = 16
+"""Outputs of a product of matrices: the fewer, the fewer useless products with 0, and the slower those that are left."""
 
 Band = tuple[slice, slice, Tensor]
 """Outputs, the inputs that they depend on, and the weights [outputs, inputs]."""
@@ -47,19 +47,10 @@ def gaussian_filter(
         border: see `Border`; mirrored as often as needed.
         truncate: radius over sigma.
     """
-    H, W = maps.shape[-2:]
-    along_rows, along_columns = sigma if isinstance(sigma, tuple) else (sigma, sigma)
-    rows = _gaussian_bands(H, along_rows, border, truncate, maps.dtype, maps.device)
-    columns = _gaussian_bands(W, along_columns, border, truncate, maps.dtype, maps.device)
+    sigmas = sigma if isinstance(sigma, tuple) else (sigma, sigma)
     result = torch.empty(maps.shape, dtype=maps.dtype, device=maps.device)
-    pictures = _pictures(maps)
-    middle = torch.empty(pictures.shape[1:], dtype=maps.dtype, device=maps.device)
-    for out, picture in zip(_pictures(result), pictures, strict=True):
-        for outputs, inputs, weights in rows:
-            torch.matmul(weights, picture[:, inputs], out=middle[:, outputs])
-        flat, flat_out = middle.view(-1, W), out.view(-1, W)
-        for outputs, inputs, weights in columns:
-            torch.mm(flat[:, inputs], weights.T, out=flat_out[:, outputs])
+    for out, picture in zip(_pictures(result), _pictures(maps), strict=True):
+        out.copy_(_blurred(picture, sigmas, border, truncate, maps.dtype).transpose(0, 1))
     return result
 
 
@@ -68,16 +59,69 @@ def blur_bytes(picture: Tensor, sigma: float, dtype: torch.dtype, out: Tensor) -
 
     Levels are counted from the middle of their range, which halves the rounding errors; flat areas keep their level.
     """
-    H, W = picture.shape[-2:]
-    radius = int(4 * sigma + 0.5)
-    if radius > FEW_TAPS:
-        store_bytes(gaussian_filter(picture[None].to(dtype).sub_(MIDDLE), sigma)[0].add_(MIDDLE + NUDGE[dtype]), out)
-        return
-    taps = _gaussian_taps(radius, sigma).tolist()
-    for strip in strips(H, len(picture) * W, CACHED):
-        values = _replicated(picture, strip, radius, dtype).sub_(MIDDLE)
-        blurred = symmetric_filter(symmetric_filter(values, -2, taps), -1, taps)
-        store_bytes(blurred.add_(MIDDLE + NUDGE[dtype]), out[:, strip])
+    levels = (picture ^ MIDDLE).view(torch.int8)  # x - 128
+    blurred = _blurred(levels, (sigma, sigma), "replicate", 4.0, dtype)
+    store_bytes(blurred.add_(MIDDLE + NUDGE[dtype]).transpose(0, 1), out, cut=False)
+
+
+def _blurred(picture: Tensor, sigmas: tuple[float, float], border: Border, truncate: float, dtype: torch.dtype) -> Tensor:
+    """Gaussian of [C, H, W], computed in `dtype`; as [H, C, W], where the lines of all channels are filtered together."""
+    C, H, W = picture.shape
+    down, across = (int(truncate * sigma + 0.5) for sigma in sigmas)
+    tall = torch.empty(H + 2 * down, C, W, dtype=dtype, device=picture.device)
+    inside = tall[down : down + H]
+    weights = _gaussian_block(across, sigmas[1], min(BLOCK, W), dtype, picture.device)
+    for strip in strips(H, C * W, CACHED):
+        wide = torch.empty(strip.stop - strip.start, C, W + 2 * across, dtype=dtype, device=picture.device)
+        wide[..., across : across + W] = picture[:, strip].transpose(0, 1)
+        _fill_margins(wide, 2, across, border)
+        _filter_columns(wide.view(-1, W + 2 * across), weights, inside[strip].view(-1, W))
+    _fill_margins(tall, 0, down, border)
+    result = torch.empty(H, C, W, dtype=dtype, device=picture.device)
+    weights = _gaussian_block(down, sigmas[0], min(BLOCK, H), dtype, picture.device)
+    _filter_rows(tall.view(-1, C * W), weights, result.view(H, -1))
+    return result
+
+
+def _filter_columns(values: Tensor, weights: Tensor, out: Tensor) -> None:
+    """[N, n + 2 radius] -> [N, n]: blocks of outputs, each the product of the inputs around it with the same weights."""
+    block, inputs = weights.shape
+    windows, blocks = values.unfold(1, inputs, block).transpose(0, 1), out.unfold(1, block, block).transpose(0, 1)
+    torch.bmm(windows, weights.T.expand(len(blocks), -1, -1), out=blocks)
+    if rest := out.shape[1] % block:
+        torch.mm(values[:, -rest - inputs + block :], weights[:rest, : inputs - block + rest].T, out=out[:, -rest:])
+
+
+def _filter_rows(values: Tensor, weights: Tensor, out: Tensor) -> None:
+    """[n + 2 radius, N] -> [n, N], as `_filter_columns`."""
+    block, inputs = weights.shape
+    windows, blocks = values.unfold(0, inputs, block).transpose(1, 2), out.unfold(0, block, block).transpose(1, 2)
+    torch.bmm(weights.expand(len(blocks), -1, -1), windows, out=blocks)
+    if rest := len(out) % block:
+        torch.mm(weights[:rest, : inputs - block + rest], values[-rest - inputs + block :], out=out[-rest:])
+
+
+def _fill_margins(values: Tensor, axis: int, margin: int, border: Border) -> None:
+    """What lies within `margin` of both ends of the axis, from what lies between."""
+    n = values.shape[axis] - 2 * margin
+    for start, outside in ((0, range(-margin, 0)), (margin + n, range(n, n + margin))):
+        if margin and border == "replicate":
+            values.narrow(axis, start, margin).copy_(values.narrow(axis, margin if start == 0 else start - 1, 1))
+        elif margin:
+            sources = torch.tensor(outside, device=values.device) % (2 * n)
+            sources = torch.minimum(sources, 2 * n - 1 - sources) + margin
+            values.narrow(axis, start, margin).copy_(values.index_select(axis, sources))
+
+
+@lru_cache(maxsize=64)
+def _gaussian_block(radius: int, sigma: float, block: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """[block, block + 2 radius]: the weights of the inputs of neighbouring outputs."""
+    offsets = torch.arange(-radius, radius + 1, dtype=torch.float64)
+    taps = torch.exp(-(offsets**2) / (2 * sigma**2)) if radius else torch.ones(1, dtype=torch.float64)
+    weights = torch.zeros(block, block + 2 * radius, dtype=torch.float64)
+    for i in range(block):
+        weights[i, i : i + len(taps)] = taps / taps.sum()
+    return weights.to(dtype).to(device)
 
 
 def symmetric_filter(values: Tensor, axis: int, taps: Sequence[float]) -> Tensor:
@@ -89,52 +133,6 @@ def symmetric_filter(values: Tensor, axis: int, taps: Sequence[float]) -> Tensor
         for side in (a, -a):
             result.add_(values.narrow(axis, m + side, n), alpha=taps[m + a])
     return result
-
-
-def _replicated(picture: Tensor, strip: slice, margin: int, dtype: torch.dtype) -> Tensor:
-    """The rows of a strip [C, h, W] and a margin around them, in which the edge of the picture is repeated."""
-    C, H, W = picture.shape
-    padded = torch.empty(C, strip.stop - strip.start + 2 * margin, W + 2 * margin, dtype=dtype, device=picture.device)
-    top, bottom = max(margin - strip.start, 0), max(strip.stop + margin - H, 0)  # rows outside the picture
-    end = padded.shape[1] - bottom
-    inside = padded[:, top:end]
-    inside[..., margin : margin + W] = picture[:, strip.start - margin + top : strip.stop + margin - bottom]
-    inside[..., :margin] = inside[..., margin : margin + 1]
-    inside[..., margin + W :] = inside[..., margin + W - 1 : margin + W]
-    padded[:, :top], padded[:, end:] = padded[:, top : top + 1], padded[:, end - 1 : end]
-    return padded
-
-
-@lru_cache(maxsize=64)
-def _gaussian_bands(
-    n: int, sigma: float, border: Border, truncate: float, dtype: torch.dtype, device: torch.device
-) -> list[Band]:
-    radius = int(truncate * sigma + 0.5)
-    matrix = _gaussian_matrix(n, radius, sigma, border).to(dtype)
-    if 2 * radius >= n:
-        return _bands(matrix, [0] * n, [n] * n, n, device)
-    starts, ends = [max(i - radius, 0) for i in range(n)], [min(i + radius + 1, n) for i in range(n)]
-    return _bands(matrix, starts, ends, 32 if radius <= 12 else 48, device)  # the fastest as measured
-
-
-def _gaussian_taps(radius: int, sigma: float) -> Tensor:
-    offsets = torch.arange(-radius, radius + 1, dtype=torch.float64)
-    taps = torch.exp(-(offsets**2) / (2 * sigma**2)) if radius else torch.ones(1, dtype=torch.float64)
-    return taps / taps.sum()
-
-
-def _gaussian_matrix(n: int, radius: int, sigma: float, border: Border) -> Tensor:
-    """float64 [n, n]: row i has the weights of the inputs of output i, borders folded in."""
-    if radius == 0:
-        return torch.eye(n, dtype=torch.float64)
-    taps = _gaussian_taps(radius, sigma)
-    source = torch.arange(n)[:, None] + torch.arange(-radius, radius + 1)  # n taps
-    if border == "replicate":
-        source = source.clamp(0, n - 1)
-    else:
-        source = source % (2 * n)
-        source = torch.where(source < n, source, 2 * n - 1 - source)
-    return torch.zeros(n, n, dtype=torch.float64).scatter_add_(1, source, taps.expand(n, -1))
 
 
 def add_zoomed(total: Tensor, picture: Tensor, zooms: Sequence[float], *, centred: bool) -> None:
@@ -212,12 +210,12 @@ def streak(maps: Tensor, radius: int, sigma: float, angles: Sequence[float]) -> 
         radius, sigma: of the streak, in pixels.
         angles: degrees, one a picture.
     """
-    result = torch.zeros(maps.shape, dtype=maps.dtype, device=maps.device)
+    result = torch.empty(maps.shape, dtype=maps.dtype, device=maps.device)
     for out, picture, angle in zip(result, maps, angles, strict=True):
         taps = _streak_taps(radius, sigma, angle, *maps.shape[-2:])
         if maps.dtype != torch.float64:
             taps = _merged(taps)
-        _add_shifted(out, picture, taps)
+        _sum_shifted(out, picture, taps)
     return result
 
 
@@ -252,18 +250,22 @@ def _merged(taps: list[Tap], smallest: float = 1e-8) -> list[Tap]:
     return [(weight, dy, dx) for (dy, dx), weight in weights.items() if weight >= smallest]
 
 
-def _add_shifted(out: Tensor, picture: Tensor, taps: list[Tap]) -> None:
-    """out += sum of weight * picture[clamp(y + dy), clamp(x + dx)], from views of the padded picture."""
+def _sum_shifted(out: Tensor, picture: Tensor, taps: list[Tap]) -> None:
+    """out = sum of weight * picture[clamp(y + dy), clamp(x + dx)], from views of the padded picture."""
     H, W = picture.shape[-2:]
     down, right = ([0, *offsets] for offsets in ([dy for _, dy, _ in taps], [dx for _, _, dx in taps]))
     up, left = -min(down), -min(right)
     padded = F.pad(picture.reshape(1, -1, H, W), (left, max(right), up, max(down)), mode="replicate")[0]
+    area, line, _ = padded.stride()
     flat = out.view(-1, H, W)
     for strip in strips(H, len(flat) * W, CACHED):
         rows = flat[:, strip]
-        for weight, dy, dx in taps:
-            shifted = padded[:, up + dy + strip.start : up + dy + strip.stop, left + dx : left + dx + W]
-            if out.dtype == torch.float64:
+        for i, (weight, dy, dx) in enumerate(taps):
+            start = (up + dy + strip.start) * line + left + dx
+            shifted = padded.as_strided(rows.shape, (area, line, 1), start)  # faster than three slices
+            if i == 0:
+                torch.mul(shifted, weight, out=rows)
+            elif out.dtype == torch.float64:
                 rows += weight * shifted  # rounded twice, as published: no fused multiply-add
             else:
                 rows.add_(shifted, alpha=weight)

@@ -133,5 +133,6 @@ def fog(images: Tensor, parameters: tuple[float, float], setting: Setting) -> Te
         contrast = white / (white + 255 * amount)
         layer = clouds.mul_(255 * amount * contrast)[:, :W]
         for strip in strips(H, 3 * W):  # (x + amount P) max / (max + amount)
-            store_bytes(picture[:, strip].to(clouds.dtype).mul_(contrast).add_(layer[strip]), out[:, strip])
+            values = picture[:, strip].to(clouds.dtype).mul_(contrast).add_(layer[strip])
+            store_bytes(values, out[:, strip], cut=False)  # at most max
     return result

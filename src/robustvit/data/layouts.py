@@ -23,24 +23,23 @@ __all__ = ["LayoutError", "Split", "cifar_c_pictures", "imagenet_c_pictures", "o
 Split = Literal["train", "val", "test"]
 
 
+SCENES = {"scenes": (0.0, 0.9), "scenes-easy": (0.9, 0.9)}
+"""Forms of the embedded data set -> the shares of objects whose colour, and whose texture, tell their class."""
+
+
 def open_pictures(source: str | Path, *, scene_size: tuple[int, int] = (224, 224), split: Split = "test") -> PictureSet:
     """The pictures at `source`.
 
     Args:
         source: a folder of class folders (or one with train/ and val/ in it), a folder with CIFAR's files, a .tar file,
             `wds/...` or `hfds/...`, "cifar10:FOLDER" or "cifar100:FOLDER" (torchvision downloads it there unless it is
-            there), or "scenes" ("scenes:500" for 500 pictures) for the embedded data set.
+            there), or "scenes" ("scenes:500" for 500 pictures) for the embedded data set, "scenes-easy" for its easy form.
         scene_size: (H, W) of the pictures of the embedded data set.
         split: which part of it. "val" and "test" are the same but for `scenes`, where they share no picture.
     """
     text = str(source)
-    if text == "scenes" or text.startswith("scenes:"):
-        from robustvit.data.scenes import Scenes
-
-        length = text.partition(":")[2] or "1000"
-        if not length.isdigit():
-            raise ValueError(f"{text}: give the number of pictures after the colon, as in scenes:500")
-        return DatasetPictures(Scenes(split, int(length), scene_size), "scenes")
+    if text.partition(":")[0] in SCENES:
+        return _scenes(text, scene_size, split)
     if text.startswith(("wds/", "hfds/")):
         from robustvit.data.archives import hfds_pictures, wds_pictures
 
@@ -81,6 +80,15 @@ def _archive_to_train_on(source: str) -> ReaderPictures:
     except (ValueError, KeyError) as error:
         raise LayoutError(f"{source} has no split train with columns image and label: {error}") from error
     return ReaderPictures(reader, source, labels=list(reader.dataset[reader.label_key]))
+
+
+def _scenes(text: str, size: tuple[int, int], split: Split) -> DatasetPictures:
+    from robustvit.data.scenes import Hints, Scenes
+
+    name, _, length = text.partition(":")
+    if length and not length.isdigit():
+        raise ValueError(f"{text}: give the number of pictures after the colon, as in scenes:500")
+    return DatasetPictures(Scenes(split, int(length or "1000"), size, hints=Hints(*SCENES[name])), name)
 
 
 def _told(pictures: ReaderPictures) -> ReaderPictures:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from robustvit.corruptions.registry import corrupt
 from robustvit.data.protocols import normalisation_of
-from robustvit.data.scenes import Scenes
+from robustvit.data.scenes import Hints, Scenes
 from robustvit.recording import Tape, record
 from robustvit.report.attention_maps import AttentionRow, attention_figure
 from robustvit.report.page import Chapter
@@ -35,7 +35,7 @@ def attention_received(tape: Tape) -> list[np.ndarray]:
 
 def attention_chapter(networks: Mapping[str, nn.Module]) -> Chapter:
     """The chapter of the report that shows what changes inside the networks when the picture does."""
-    image = Scenes("test", PICTURE + 1, 32).scene(PICTURE).image
+    image = Scenes("test", PICTURE + 1, 32, hints=Hints(0.9, 0.9)).scene(PICTURE).image
     spoiled = [image if name == "clean" else corrupt(image, name, severity, seed=0) for name, severity in SPOILED]
     pictures = torch.stack(spoiled)
     rows = [_row(name, network, pictures) for name, network in networks.items()]

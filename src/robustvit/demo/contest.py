@@ -18,6 +18,7 @@ from robustvit.training.config import (
     AugmentConfig,
     DataConfig,
     LoopConfig,
+    LossConfig,
     ModelConfig,
     OptimizerConfig,
     ScheduleConfig,
@@ -28,26 +29,27 @@ from robustvit.training.train import Progress, train
 __all__ = ["CONTESTANTS", "demonstrate"]
 
 _SHARED = TrainConfig(
-    data=DataConfig(train="scenes:20000", val="scenes:1000"),
-    augment=AugmentConfig(crop="padded", flip=0.5),
-    optimizer=OptimizerConfig(lr=2e-3, weight_decay=0.05, clip_grad=1.0),
-    schedule=ScheduleConfig(epochs=8, warmup_epochs=1, min_lr=1e-5),
-    loop=LoopConfig(batch_size=64, ema_decay=0.99, ema_warmup=True, device="cpu"),
+    data=DataConfig(train="scenes-easy:9600", val="scenes-easy:500"),
+    augment=AugmentConfig(crop="none", flip=0.5),
+    loss=LossConfig(smoothing=0.0),
+    optimizer=OptimizerConfig(lr=1.5e-3, clip_grad=1.0),
+    schedule=ScheduleConfig(epochs=2, warmup_epochs=0.15, min_lr=1e-5),
+    loop=LoopConfig(batch_size=32, ema_decay=0.99, ema_warmup=True, validate_every=2, device="cpu"),
 )
 CONTESTANTS: Mapping[str, TrainConfig] = {
     "vit_nano": replace(_SHARED, model=ModelConfig(name="vit_nano")),
-    "fan_vit_nano": replace(_SHARED, model=ModelConfig(name="fan_vit_nano", tap=4), methods={"adl": AdlConfig(weight=0.1)}),
+    "fan_vit_nano": replace(_SHARED, model=ModelConfig(name="fan_vit_nano", tap=4), methods={"adl": AdlConfig()}),
 }
 """Name -> its training: the plain network, and the same-size FAN with TAP and ADL."""
-PICTURES = 1000
+PICTURES = 250
 """Scenes that both are measured on; the networks have never seen them."""
 
 
 def demonstrate(
     output: Path,
     *,
-    pictures: int = PICTURES,
-    contestants: Mapping[str, TrainConfig] = CONTESTANTS,
+    pictures: int | None = None,
+    contestants: Mapping[str, TrainConfig] | None = None,
     training: Callable[[str, Progress], None] | None = None,
     measuring: Callable[[str, int, int], None] | None = None,
 ) -> Results:
@@ -55,17 +57,23 @@ def demonstrate(
 
     Args:
         output: folder: one below it for each network, results.json, results.csv and report.html.
-        pictures: to measure on.
-        contestants: name -> training.
+        pictures: to measure on; None for `PICTURES`.
+        contestants: name -> training, the plain network first; None for `CONTESTANTS`.
         training: told (name, progress) after every update.
         measuring: told (what, done, in all).
     """
     networks: dict[str, Any] = {}
-    for name, config in contestants.items():
+    for name, config in (contestants or CONTESTANTS).items():
         train(config, output / name, resume=True, report=_told(name, training))
         networks[name] = create_model(f"local-dir:{output / name / 'weights'}", pretrained=True).eval()
     results = evaluate(
-        networks, f"scenes:{pictures}", ["clean", "common15"], output=output, resume=True, batch_size=100, report=measuring
+        networks,
+        f"scenes-easy:{pictures or PICTURES}",
+        ["clean", "common15"],
+        output=output,
+        resume=True,
+        batch_size=100,
+        report=measuring,
     )
     write_page(results, output / "report.html", chapters=[findings_chapter(results), attention_chapter(networks)])
     return results

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from robustvit.evaluation.results import ModelResults, Results, Value
+from robustvit.report.numbers import percent
 from robustvit.report.page import Chapter
 
 __all__ = ["findings_chapter"]
 
 CAUTION = (
-    "What a training of minutes can show: that both networks learn, that corruptions cost a good part of what they learned, and "
+    "What a training of minutes can show: that both networks learn, that corruptions cost a part of what they learned, and "
     "how the cost differs between them on these pictures. It cannot show that the difference holds for other seeds, longer "
     "training, larger networks or photographs; the intervals only cover the choice of test pictures. docs/results.md has runs "
     "with several seeds on photographs."
@@ -37,9 +38,8 @@ def findings_chapter(results: Results) -> Chapter:
 def _verdict(plain: ModelResults, robust: ModelResults, name: str, where: str, difference: Value) -> str:
     """One comparison as a sentence; the interval of the difference decides whether it is one."""
     verb = "keep" if name == "retention" else "are right for"
-    numbers = (
-        f"{where}, {robust.name} and {plain.name} {verb} {robust.summary[name].value:.1%} and {plain.summary[name].value:.1%}"
-    )
+    shown = f"{percent(robust.summary[name].value)} and {percent(plain.summary[name].value)}"
+    numbers = f"{where}, {robust.name} and {plain.name} {verb} {shown}"
     points = f"{100 * difference.value:+.1f} points"
     if difference.low is None or difference.high is None:
         return f"{numbers}: {points}."

@@ -14,7 +14,7 @@ from torch import nn
 from robustvit.evaluation.plan import Job, Settings
 from robustvit.evaluation.processes import Processes
 from robustvit.evaluation.results import Results
-from robustvit.files import write_whole
+from robustvit.files import explained, write_whole
 
 __all__ = ["UnfinishedRunError", "fingerprint_of", "finished_results", "unfinished_folder"]
 
@@ -52,6 +52,7 @@ def unfinished_folder(output: Path, fingerprint: str, resume: bool, processes: P
     """The folder for unfinished work, empty or with work of this very run.
 
     Raises:
+        OSError: `output` cannot be made or written to.
         UnfinishedRunError: there is work of another run, or of this one and `resume` is False.
     """
     folder = output / "unfinished"
@@ -66,8 +67,18 @@ def unfinished_folder(output: Path, fingerprint: str, resume: bool, processes: P
             raise UnfinishedRunError(f"{output} has an unfinished run; go on with --resume (resume=True), or delete {folder}")
     processes.gather(None)
     if processes.rank == 0:
-        folder.mkdir(parents=True, exist_ok=True)
+        _make(folder)
         with write_whole(marker) as file:
             file.write_text(json.dumps({"fingerprint": fingerprint}))
     processes.gather(None)
     return folder
+
+
+def _make(folder: Path) -> None:
+    output = folder.parent
+    if output.exists() and not output.is_dir():
+        raise NotADirectoryError(f"{output} is a file; give a folder for the results")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise explained(error, output.parent if not output.exists() else output) from error

@@ -10,6 +10,7 @@ from timm.models import PretrainedCfg, build_model_with_cfg
 from torch import nn
 
 from robustvit.models.published import PUBLISHED, PublishedWeights
+from robustvit.models.shipped import SHIPPED, shipped_cfg
 
 __all__ = ["build_network", "network_cfg", "pretrained_cfgs"]
 
@@ -29,7 +30,9 @@ def pretrained_cfgs(networks: dict[str, dict[str, Any]]) -> dict[str, dict[str, 
             size = (3, w.input_size, w.input_size)
             values = dict(url=w.url or "", origin_url=w.page, input_size=size, num_classes=w.num_classes or 0)
             table[f"{name}.{w.tag}"] = {**cfg, **values, **w.preprocessing}
-        if not weights:
+        if name in SHIPPED:
+            table[f"{name}.{SHIPPED[name].tag}"] = {**cfg, **shipped_cfg(name)}
+        elif not weights:
             table[name] = cfg
     return table
 
@@ -58,6 +61,8 @@ def build_network(
             raise RuntimeError(chosen.how_to_get())
     device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
     needed = weights.model_args if weights is not None else {}
+    if pretrained and variant in SHIPPED and not overlay.get("file"):
+        needed = SHIPPED[variant].model_args
     feature_cfg = dict(out_indices=kwargs.pop("out_indices", 4), feature_cls="getter")
     try:
         with torch.device(device) if device is not None else nullcontext():

@@ -8,11 +8,12 @@ from timm.models import build_model_with_cfg, generate_default_cfgs, register_mo
 from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
 
 from robustvit.models.build import network_cfg
+from robustvit.models.shipped import shipped_cfg
 
 __all__ = ["vit_nano"]
 
-_NANO = network_cfg(input_size=(3, 32, 32), first_conv="patch_embed.proj", custom_load=False, num_classes=1000)
-default_cfgs = generate_default_cfgs({"vit_nano": _NANO})
+_NANO = network_cfg(input_size=(3, 32, 32), first_conv="patch_embed.proj", custom_load=False)
+default_cfgs = generate_default_cfgs({"vit_nano.scenes": {**_NANO, **shipped_cfg("vit_nano")}})
 
 
 @register_model

@@ -37,14 +37,14 @@ class DifferenceTable:
     Attributes:
         suites: of the measurement.
         best: the network.
-        columns: (label, whether lower is better).
-        rows: (place of the other network, its name, pictures that both saw, the differences).
+        columns: (place of the other network, its name, pictures that both saw).
+        rows: (label, whether lower is better, the differences).
     """
 
     suites: str
     best: str
-    columns: tuple[tuple[str, bool], ...]
-    rows: tuple[tuple[int, str, int, tuple[Apart, ...]], ...]
+    columns: tuple[tuple[int, str, int], ...]
+    rows: tuple[tuple[str, bool, tuple[Apart, ...]], ...]
 
 
 def group_tables(models: Sequence[ModelResults]) -> list[GroupTable]:
@@ -83,15 +83,15 @@ def difference_tables(results: Results) -> list[DifferenceTable]:
 def _table(best: str, suites: Sequence[str], pairs: Sequence[tuple[int, Difference]], order: Sequence[str]) -> DifferenceTable:
     names = [name for name in order if any(name in difference.summary for _, difference in pairs)]
     groups = list(dict.fromkeys(group for _, difference in pairs for group in difference.group_accuracies))
-    groups = groups if len(groups) > 1 else []  # of one group, the mean says the same
-    columns = [(measure_of(name).label, not measure_of(name).higher_is_better) for name in names]
-    columns += [(group.capitalize(), False) for group in groups]
     rows = []
-    for place, difference in pairs:
-        entries = [_apart(name, difference.summary.get(name)) for name in names]
-        entries += [_apart(group, difference.group_accuracies.get(group)) for group in groups]
-        rows.append((place, difference.second, difference.images, tuple(entries)))
-    return DifferenceTable(", ".join(suites), best, tuple(columns), tuple(rows))
+    for name in names:
+        entries = tuple(_apart(name, difference.summary.get(name)) for _, difference in pairs)
+        rows.append((measure_of(name).label, not measure_of(name).higher_is_better, entries))
+    for group in groups if len(groups) > 1 else ():  # of one group, the mean says the same
+        entries = tuple(_apart(group, difference.group_accuracies.get(group)) for _, difference in pairs)
+        rows.append((f"Accuracy, {group}", False, entries))
+    columns = tuple((place, difference.second, difference.images) for place, difference in pairs)
+    return DifferenceTable(", ".join(suites), best, columns, tuple(rows))
 
 
 def _apart(name: str, value: Value | None) -> Apart:

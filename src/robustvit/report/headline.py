@@ -125,10 +125,11 @@ def _lead(results: Results, best: ModelResults, second: ModelResults, measure: s
     text = f"Next is {short_name(second)} with {_with_interval(other)}"
     compared = (d.summary[measure] for d in results.between(best.name, second.name) if measure in d.summary)
     if (difference := next(compared, None)) is not None and is_clear(difference) is not None:
-        reach = change_interval(measure, difference)
         if is_clear(difference):
-            return f"{text}; the difference on the same pictures is {change(measure, difference.value)} points ({reach})."
-        return f"{text}; the order may be chance: on the same pictures the difference is between {reach} points."
+            apart = f"{change(measure, difference.value)} points ({change_interval(measure, difference)})"
+            return f"{text}; the difference on the same pictures is {apart}."
+        low, high = change(measure, difference.low), change(measure, difference.high)
+        return f"{text}; the order may be chance: on the same pictures the difference is between {low} and {high} points."
     if None in (value.low, value.high, other.low, other.high):
         return f"{text}."
     overlap = value.low <= other.high and other.low <= value.high  # type: ignore[operator]

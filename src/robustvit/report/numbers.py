@@ -127,8 +127,9 @@ def change(name: str, value: float | None) -> str:
     """A difference of two numbers of a summary: in points of a hundred, with its sign; distances in their unit."""
     if value is None or not math.isfinite(value):
         return MISSING
-    text = f"{value:+.2f}" if "distance" in name else f"{100 * value:+.1f}"
-    return text.replace("-", "\N{MINUS SIGN}")
+    number, digits = (value, 2) if "distance" in name else (100 * value, 1)
+    rounded = round(number, digits)
+    return f"{rounded:+.{digits}f}".replace("-", "\N{MINUS SIGN}") if rounded else f"{0:.{digits}f}"
 
 
 def change_interval(name: str, value: Value | None) -> str:

@@ -60,7 +60,7 @@ class DataConfig:
     """Where the pictures come from.
 
     Attributes:
-        train: class folders, CIFAR, tar, wds/..., hfds/..., or "scenes:20000" (that many generated pictures).
+        train: class folders, CIFAR, tar, wds/..., hfds/..., or "scenes:20000", "scenes-easy:20000" (generated).
         val: the same for validation; "" for none.
         train_limit, val_limit: take a fixed random subset of this many; 0 for all.
         copies: folders with distorted copies of the training pictures (DeepAugment: ROOT/EDSR/CLASS/..., ROOT/CAE/CLASS/...),
@@ -169,7 +169,7 @@ class ScheduleConfig:
 
     name: str = "cosine"
     epochs: int = 10
-    warmup_epochs: int = 1
+    warmup_epochs: float = 1.0
     warmup_lr: float = 1e-6
     min_lr: float = 1e-6
     cooldown_epochs: int = 0

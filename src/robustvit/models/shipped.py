@@ -1,0 +1,48 @@
+"""Weights that come with the package: the nano networks of `robustvit demo`, so that something trained is there at once.
+
+Half precision, trained on the embedded data set `scenes` by `robustvit demo`; `python -m robustvit.demo.shipping runs/demo`
+writes them here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+__all__ = ["SHIPPED", "ShippedWeights", "shipped_cfg"]
+
+FOLDER = Path(__file__).parent / "weights"
+
+
+@dataclass(frozen=True)
+class ShippedWeights:
+    """One weight file of the package.
+
+    Attributes:
+        tag: timm's tag.
+        num_classes: of its classifier.
+        model_args: what the network needs besides its name to fit the file.
+    """
+
+    tag: str = "scenes"
+    num_classes: int = 10
+    model_args: Mapping[str, Any] = field(default_factory=dict)
+
+
+SHIPPED: Mapping[str, ShippedWeights] = {
+    "fan_vit_nano": ShippedWeights(model_args={"tap": 4}),
+    "vit_nano": ShippedWeights(),
+}
+"""Network -> its weights."""
+
+
+def shipped_file(name: str) -> Path:
+    """Where the weights of a network are."""
+    return FOLDER / f"{name}.{SHIPPED[name].tag}.safetensors"
+
+
+def shipped_cfg(name: str) -> dict[str, Any]:
+    """What timm's configuration says about shipped weights."""
+    return dict(file=str(shipped_file(name)), num_classes=SHIPPED[name].num_classes)

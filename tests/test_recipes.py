@@ -15,6 +15,8 @@ import robustvit  # noqa: F401  registers the networks with timm
 from robustvit.models.names import OFFICIAL
 from robustvit.training.config import TrainConfig
 from robustvit.training.config_io import load_config
+from robustvit.training.metrics_log import read_metrics
+from robustvit.training.train import train
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "recipes").rglob("*.yaml"))
@@ -187,3 +189,12 @@ def test_recipes_named_in_the_docs_exist() -> None:
     for page in ("papers.md", "recipes.md"):
         for name in re.findall(r"recipes/([\w/]+\.yaml)", (ROOT / "docs" / page).read_text()):
             assert ROOT / "recipes" / name in FILES, f"{page}: {name}"
+
+
+@pytest.mark.parametrize("file", RECIPES, ids=name_of)
+def test_the_twin_trains(file: Path, tmp_path: Path) -> None:
+    result = train(load_config(file, twin=True), tmp_path / "run")
+    assert result.is_finished
+    entries = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    terms = {name for entry in entries for name in entry.get("terms", {})}
+    assert terms == {"ce", *load_config(file).methods}  # every method of the recipe is on

@@ -60,10 +60,16 @@ def shot_noise(images: Tensor, photons: float, setting: Setting) -> Tensor:
     table, bits = _shot_aliases(photons)
 
     def spoil(x: Tensor, words: np.ndarray, out: Tensor) -> None:
-        cell = (x.numpy().astype(np.int32) << bits) | (words >> (16 - bits))
+        cell = x.numpy().astype(np.int32)
+        cell <<= bits
+        cell |= (words >> (16 - bits)).astype(np.int32)  # types that differ are several times slower
         entry = table.index_select(0, torch.from_numpy(cell)).numpy()
         is_alias = (words & (WORDS // 2**bits - 1)) >= (entry >> 16).astype(np.uint16)
-        out.numpy()[:] = entry >> (is_alias.view(np.uint8) << 3)  # own outcome in byte 0, its alias in byte 1
+        both = entry.astype(np.uint16)  # own outcome in byte 0, its alias in byte 1
+        own, other = both.astype(np.uint8), (both >> 8).astype(np.uint8)
+        other ^= own
+        other &= 0 - is_alias.view(np.uint8)  # 0 - 1 has all bits set
+        np.bitwise_xor(own, other, out=out.numpy())
 
     return _value_by_value(images, setting.draws, spoil)
 

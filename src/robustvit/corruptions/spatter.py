@@ -108,12 +108,12 @@ def _sobel(levels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _directions(ax: Tensor, ay: Tensor) -> tuple[Tensor, Tensor]:
-    """Masks: the gradient is within 22.5 degrees of horizontal; of vertical."""
-    tangent = round(math.tan(math.pi / 8) * 2**15)
-    x, y = ax.int(), ay.int().mul_(2**15)
-    flat = _negative(y - x * tangent)  # |gy| < |gx| tan 22.5
-    steep = _negative(x.mul_(tangent + 2**16).sub_(y))  # |gy| > |gx| tan 67.5, which is 2 + tan 22.5
-    return flat.short(), steep.short()
+    """Masks: the gradient is within 22.5 degrees of horizontal; of vertical. Without meaning where there is no gradient."""
+    tangent = round(math.tan(math.pi / 8) * 2**15) / 2**15
+    rise = ax.float().mul_(tangent).short()  # |gx| tan 22.5: exact, never whole, rounded down
+    flat = _negative((ay - rise).sub_(1))  # |gy| < |gx| tan 22.5
+    steep = _negative(rise.add_(ax, alpha=2).sub_(ay))  # |gy| > |gx| tan 67.5, which is 2 + tan 22.5
+    return flat, steep
 
 
 def _negative(numbers: Tensor) -> Tensor:

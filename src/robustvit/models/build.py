@@ -44,6 +44,11 @@ def _requested_weights(variant: str, pretrained_cfg: Any) -> PublishedWeights | 
     return next((w for w in PUBLISHED if w.architecture == variant and w.tag == tag), None)
 
 
+def _is_shipped(variant: str, pretrained_cfg: Any) -> bool:
+    """Whether the weights asked for come with the package: by their tag, or by default; not those of a folder or a hub."""
+    return variant in SHIPPED and pretrained_cfg in (None, SHIPPED[variant].tag)
+
+
 def build_network(
     cls: type[nn.Module],
     variant: str,
@@ -61,7 +66,7 @@ def build_network(
             raise RuntimeError(chosen.how_to_get())
     device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
     needed = weights.model_args if weights is not None else {}
-    if pretrained and variant in SHIPPED and not overlay.get("file"):
+    if pretrained and _is_shipped(variant, kwargs.get("pretrained_cfg")) and not overlay.get("file"):
         needed = SHIPPED[variant].model_args
     feature_cfg = dict(out_indices=kwargs.pop("out_indices", 4), feature_cls="getter")
     try:

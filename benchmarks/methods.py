@@ -12,17 +12,13 @@ step without ADL, each in a process of its own (Linux only); times are medians o
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import torch
 from timm.layers import Attention
 from torch import Tensor, nn
 
 import robustvit
-from networks import Step, medians
+from measuring import Step, medians, memory_in_process, print_memory_of
 from robustvit.methods import attention_diversification, chunked_attention_diversification
 
 SIDE, DIM, HEADS = 1024, 192, 4
@@ -84,24 +80,12 @@ def check_agreement(target: str, chunk: int) -> None:
 
 
 def peak_memory_mb(target: str, form: str, options: argparse.Namespace) -> float:
-    """Growth of the peak resident set over one step, in a process whose freed memory goes back at once."""
-    give_back = dict(os.environ, MALLOC_MMAP_THRESHOLD_="65536", MALLOC_TRIM_THRESHOLD_="65536")
-    settings = ["--chunk", str(options.chunk), "--threads", str(options.threads)]
-    command = [sys.executable, __file__, "--measure-memory", target, form, *settings]
-    return float(subprocess.run(command, capture_output=True, text=True, check=True, env=give_back).stdout)
+    """Growth of the peak resident set over one step, in a process of its own."""
+    return memory_in_process(__file__, [target, form, "--chunk", str(options.chunk), "--threads", str(options.threads)])
 
 
 def measure_memory(target: str, form: str, chunk: int) -> None:
-    step = step_of(target, form, chunk)
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak of building
-    before = _status_mb("VmRSS")
-    step()
-    print(_status_mb("VmHWM") - before)
-
-
-def _status_mb(field: str) -> float:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
+    print_memory_of(step_of(target, form, chunk))
 
 
 def compare_memory(target: str, options: argparse.Namespace) -> None:

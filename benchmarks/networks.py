@@ -13,13 +13,10 @@ of its own (Linux only).
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +24,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import plain
 import robustvit
+from measuring import Step, medians, memory_in_process, print_memory_of
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from reference_weights import published_weights
@@ -39,21 +37,6 @@ PUBLISHED = {
 }
 BATCH, SIZE = 16, 224
 _FIXED = ("running_mean", "running_var", "attn_mask")
-
-Step = Callable[[], object]
-
-
-def medians(candidates: dict[str, Step], repeats: int) -> dict[str, float]:
-    """Median seconds of each candidate. They take turns, so that noise meets all alike."""
-    times: dict[str, list[float]] = {name: [] for name in candidates}
-    for run in candidates.values():
-        run()
-    for _ in range(repeats):
-        for name, run in candidates.items():
-            start = time.perf_counter()
-            run()
-            times[name].append(time.perf_counter() - start)
-    return {name: median(values) for name, values in times.items()}
 
 
 def matmul() -> tuple[Step, int]:
@@ -135,24 +118,12 @@ STEPS = {"evaluation": evaluation_steps, "training": training_steps}
 
 
 def peak_memory_mb(name: str, mode: str, side: str) -> float:
-    """Growth of the peak resident set over one step, in a process whose freed memory goes back at once."""
-    give_back = dict(os.environ, MALLOC_MMAP_THRESHOLD_="65536", MALLOC_TRIM_THRESHOLD_="65536")
-    command = [sys.executable, __file__, "--measure-memory", name, mode, side]
-    return float(subprocess.run(command, capture_output=True, text=True, check=True, env=give_back).stdout)
+    """Growth of the peak resident set over one step, in a process of its own."""
+    return memory_in_process(__file__, [name, mode, side])
 
 
 def measure_memory(name: str, mode: str, side: str) -> None:
-    images = torch.randn(BATCH, 3, SIZE, SIZE)
-    step = STEPS[mode](name, images)[side]
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak of building
-    before = _status_mb("VmRSS")
-    step()
-    print(_status_mb("VmHWM") - before)
-
-
-def _status_mb(field: str) -> float:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
+    print_memory_of(STEPS[mode](name, torch.randn(BATCH, 3, SIZE, SIZE))[side])
 
 
 def compare(name: str, mode: str, repeats: int, compiled: bool) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from networks import medians
+from measuring import medians
 from robustvit.data.scenes import scene, scenes_batch
 
 BATCHES = {32: 512, 64: 256, 224: 32}

@@ -16,33 +16,17 @@ stl       the student's update against a plain update of the network with its to
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import cycle
-from statistics import median
 
 import torch
 
 import robustvit as rv
+from measuring import Step, medians
 from robustvit.methods.base import Method, Needs
 from robustvit.training.batches import Batch
 from robustvit.training.distributed import Workers
 from robustvit.training.run import Run
-
-Step = Callable[[], object]
-
-
-def medians(candidates: dict[str, Step], repeats: int) -> dict[str, float]:
-    """Median seconds of each candidate. They take turns, so that noise meets all alike."""
-    times: dict[str, list[float]] = {name: [] for name in candidates}
-    for step in candidates.values():
-        step()
-    for _ in range(repeats):
-        for name, step in candidates.items():
-            start = time.perf_counter()
-            step()
-            times[name].append(time.perf_counter() - start)
-    return {name: median(values) for name, values in times.items()}
 
 
 def run_of(*changes: str) -> Run:

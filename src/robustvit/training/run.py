@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -52,10 +53,11 @@ class Run:
         config: what to do.
         workers: the processes that do it.
         device: of this process.
+        cache: file for what DeepAugment's own networks have learned, so that a resumed run need not learn it again.
     """
 
-    def __init__(self, config: TrainConfig, workers: Workers, device: torch.device) -> None:
-        self.config, self.workers, self.device = config, workers, device
+    def __init__(self, config: TrainConfig, workers: Workers, device: torch.device, *, cache: Path | None = None) -> None:
+        self.config, self.workers, self.device, self.cache = config, workers, device, cache
         self.seed, loop = config.loop.seed, config.loop
         self.updates_done = 0
         self.data = self._open_data()
@@ -115,7 +117,9 @@ class Run:
         if not kind:
             return None
         images = None if kind == "noise2net" else self._some_pictures()
-        return build_distortion(kind, mean=self.mean, std=self.std, images=images, seed=self.seed)
+        if self.cache is not None:
+            self.cache.parent.mkdir(parents=True, exist_ok=True)
+        return build_distortion(kind, mean=self.mean, std=self.std, images=images, cache=self.cache, seed=self.seed)
 
     def _some_pictures(self) -> Tensor:
         """uint8 [n, 3, H, W], as they come to the network."""

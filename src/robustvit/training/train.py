@@ -104,7 +104,7 @@ def train(
     config = _check_folder(config, folder, resume)
     device = choose_device(config.loop.device)
     with join_workers(config.loop.parallel, device) as workers, interruptible() as interruption:
-        run = Run(config, workers, device)
+        run = Run(config, workers, device, cache=folder / "deepaugment.safetensors")
         if workers.is_first:
             folder.mkdir(parents=True, exist_ok=True)
             check_writable(folder / "config.yaml")

@@ -79,9 +79,9 @@ def adl(repeats: int, batch: int) -> None:
 
 def afat(repeats: int, batch: int, network: str) -> None:
     ways = {
-        "align": "methods.afat={}",
-        "total": "methods.afat={corruption_objective: total}",
-        "two passes": "methods.afat={joint_batch: false}",
+        "default": "methods.afat={}",
+        "joint batch, total": "methods.afat={joint_batch: true, corruption_objective: total}",
+        "joint batch, align": "methods.afat={joint_batch: true}",
     }
     steps = {"plain": same_batch(at_224(network, batch))}
     steps |= {name: same_batch(at_224(network, batch, change)) for name, change in ways.items()}

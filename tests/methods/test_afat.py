@@ -88,7 +88,7 @@ def reference(monkeypatch: pytest.MonkeyPatch) -> tuple[ReferenceNetwork, dict[s
 
 
 def reference_method(network: nn.Module, drawn: dict[str, Tensor], **options: Any) -> Afat:
-    config = AfatConfig(rho=0.25, patch_size=2, variant="released", **options)
+    config = AfatConfig(rho=0.25, patch_size=2, variant="released", joint_batch=True, **options)
     method = config.build(context_of(network, img_size=(8, 8)))
     assert method.scorer is not None
     method.scorer.conv.weight.data, method.scorer.fc.weight.data = drawn["conv"].clone(), drawn["fc"].clone()
@@ -286,8 +286,8 @@ def test_the_gradient_of_the_scorer_does_not_depend_on_how_it_is_taken() -> None
         run_step(network, method, pictures(), loss_scale=options.pop("loss_scale", 256.0), share=0.25)
         return gradients_of(method)
 
-    expected = gradients(unused_norm=True)
-    for options in ({}, {"corruption_objective": "total"}, {"joint_batch": False}):
+    expected = gradients(unused_norm=True, joint_batch=True)
+    for options in ({"joint_batch": True}, {"joint_batch": True, "corruption_objective": "total"}, {}):
         for found, wanted in zip(gradients(unused_norm=False, **options), expected, strict=True):
             torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-6)
 
@@ -355,7 +355,7 @@ def test_the_scorer_starts_from_the_seed_of_the_run_and_leaves_global_randomness
 @pytest.mark.parametrize("noise", ["unit_normalised", "pixel_uniform", "zero"])
 def test_what_happens_to_a_picture_depends_on_its_seed_alone(selection: str, noise: str) -> None:
     network, images = small_network("vit"), pictures(6)
-    method = AfatConfig(selection=selection, noise=noise).build(context_of(network))  # type: ignore[arg-type]
+    method = AfatConfig(selection=selection, noise=noise, joint_batch=True).build(context_of(network))  # type: ignore[arg-type]
     whole = method.companion(make_step(network, images, seeds=range(6)))
     turned = method.companion(make_step(network, images[[4, 1]], seeds=[4, 1]))
     assert whole is not None
@@ -402,7 +402,7 @@ def test_the_side_of_the_patches_is_that_of_most_tokens_and_asking_for_it_change
 
 def test_other_patch_sizes_and_long_pictures_work() -> None:
     network = small_network("fan_vit")
-    method = AfatConfig(patch_size=8).build(context_of(network, img_size=(32, 64)))
+    method = AfatConfig(patch_size=8, joint_batch=True).build(context_of(network, img_size=(32, 64)))
     images = pictures().repeat(1, 1, 1, 2)
     step = run_step(network, method, images)
     assert method.scorer is not None

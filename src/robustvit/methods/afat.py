@@ -54,10 +54,12 @@ class AfatConfig:
             the first strength of the released code: lambda times a loss scale of 65536 that it never removes. With 1 C hardly
             moves. The clip here sees the gradient of the mean over the whole update, the released one that of each device's
             part: with 16 devices, its strength is 16 times this number.
-        joint_batch: x^ and x in one batch, with common batch statistics; False sends x^ through the network by itself.
+        joint_batch: False sends x^ through the network by itself: batch statistics are not shared, nothing of CE(x) can leak
+            to C, and "align" takes one backward pass. True sends x^ and x in one batch with common statistics, as released.
         lr, momentum, weight_decay: of C's SGD (Nesterov, ascending). The rate is constant.
         clip_grad: largest norm of C's gradient.
-        variant: of the alignment loss. The released program is variant="released" with corruption_objective="total".
+        variant: of the alignment loss. The released program is variant="released" with
+            corruption_objective="total" and joint_batch=True.
     """
 
     weight: float = 0.005
@@ -67,7 +69,7 @@ class AfatConfig:
     selection: Selection = "adversarial"
     corruption_objective: CorruptionObjective = "align"
     corruption_grad_scale: float = 327.68
-    joint_batch: bool = True
+    joint_batch: bool = False
     lr: float = 1e-4
     momentum: float = 0.9
     weight_decay: float = 0.05

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
-from functools import reduce
-from operator import or_
 from typing import Any
 
 import torch
@@ -13,32 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import robustvit as rv
-from robustvit.methods.base import Method, MethodContext, Mix, Needs, Outputs, Step
-from robustvit.recording import record
+from robustvit.methods.base import Method, MethodContext, Mix, Step
+from robustvit.training.forward import Forward, TrainedNetwork, needs_of
 
 MEAN, STD = (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)
-
-
-def run_network(network: nn.Module, images: Tensor, needs: Needs) -> Outputs:
-    """The network's answer to `images`, with all that `needs` names."""
-    watched = needs.attention or needs.features or needs.token_logits
-    with record(network, attention=needs.attention) if watched else nullcontext() as tape:
-        if needs.token_logits:
-            logits, token_logits = network.forward_tokens(images)
-        else:
-            logits, token_logits = network(images), None
-    return Outputs(logits, token_logits, tape, tape.grid if tape is not None else None)
-
-
-def part_of(outputs: Outputs, start: int, stop: int) -> Outputs:
-    """What was said about the pictures from `start` to `stop`."""
-    tokens, tape = outputs.token_logits, outputs.tape
-    return Outputs(
-        outputs.logits[start:stop],
-        None if tokens is None else tokens[start:stop],
-        None if tape is None else tape.part(start, stop, len(outputs.logits)),
-        outputs.grid,
-    )
 
 
 def make_step(
@@ -54,13 +29,14 @@ def make_step(
     view: Tensor | None = None,
     mix: Mix | None = None,
 ) -> Step:
-    """A step up to the methods' terms: companions in front of the pictures, one pass for all, outputs taken apart."""
+    """A step up to the methods' terms, by the forward pass of the loop."""
     B = len(images)
-    needs = reduce(or_, (method.needs for method in methods), Needs())
+    needs = needs_of(methods)
+    forward = Forward(TrainedNetwork(network, needs.token_logits), network, needs)
     labels = torch.arange(B) % num_classes if labels is None else labels
     step = Step(
         network=network,
-        forward=lambda pictures: run_network(network, pictures, needs),
+        forward=forward,
         images=images,
         targets=F.one_hot(labels, num_classes).float() if targets is None else targets,
         labels=labels,
@@ -72,14 +48,7 @@ def make_step(
         view=view,
         mix=mix,
     )
-    batches: dict[str, Any] = {method.name: method.companion(step) for method in methods}
-    batches = {name: pictures for name, pictures in batches.items() if pictures is not None}
-    whole = run_network(network, torch.cat([*batches.values(), images]), needs)
-    start = 0
-    for name, pictures in batches.items():
-        step.companions[name] = part_of(whole, start, start + len(pictures))
-        start += len(pictures)
-    step.outputs = part_of(whole, start, start + B) if start else whole
+    forward.run(step, methods)
     return step
 
 

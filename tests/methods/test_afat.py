@@ -14,16 +14,17 @@ import pytest
 import torch
 import torch.nn.functional as F
 from families import FAMILIES, context_of, pictures, small_network
-from steps import make_step, part_of, run_network
+from steps import make_step
 from torch import Tensor, nn
 
 from robustvit.methods import afat as afat_module
 from robustvit.methods.afat import Afat, AfatConfig
 from robustvit.methods.alignment import alignment_loss
-from robustvit.methods.base import Needs, Step
+from robustvit.methods.base import Step
 from robustvit.methods.patch_corruption import cover_patches, draw_noise, keep_mask
 from robustvit.methods.probing import token_stride
 from robustvit.models.rvt import RVTBlock
+from robustvit.training.forward import Forward, TrainedNetwork
 
 CASE: dict[str, Any] = json.loads((Path(__file__).parents[1] / "reference" / "afat.json").read_text())["case4_full_step"]
 IMAGENET = dict(mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225))
@@ -100,10 +101,11 @@ def reference_step(
 ) -> dict[str, Tensor]:
     """One step as the reference makes it; what it computed."""
     drawn["current noise"] = noise
-    x, y, needs = drawn["x"], drawn["y"], Needs(features=True)
+    x, y = drawn["x"], drawn["y"]
+    forward = Forward(TrainedNetwork(network, token_logits=False), network, method.needs)
     step = Step(
         network=network,
-        forward=lambda images: run_network(network, images, needs),
+        forward=forward,
         images=x,
         targets=F.one_hot(y, 5).float(),
         labels=y,
@@ -114,8 +116,9 @@ def reference_step(
     )
     corrupted = method.companion(step)
     assert corrupted is not None
-    whole = run_network(network, torch.cat([corrupted, x]), needs)
-    step.companions[method.name], step.outputs = part_of(whole, 0, 4), part_of(whole, 4, 8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(method, "companion", lambda step: corrupted)  # made above, to be shown
+        forward.run(step, [method])
     align, ce = method.terms(step)["afat"], F.cross_entropy(step.outputs.logits, y)
     (loss_scale * (ce + align)).backward()
     method.after_backward(step, loss_scale)
@@ -247,7 +250,7 @@ def test_the_scorer_climbs_where_its_gradient_is_not_clipped(family: str, shake:
 @pytest.mark.parametrize("objective", ["align", "ce"])
 def test_scores_move_along_the_gradient_of_the_objective(objective: str, family: str) -> None:
     network = small_network(family)
-    options = dict(weight_decay=0.0, lr=1e-3, corruption_grad_scale=1.0, corruption_objective=objective)
+    options = dict(weight_decay=0.0, lr=1e-3, corruption_grad_scale=1.0, corruption_objective=objective, joint_batch=True)
     method = AfatConfig(**options).build(context_of(network))  # type: ignore[arg-type]
     assert method.scorer is not None
     before = method.scorer(pictures()).detach()
@@ -262,15 +265,12 @@ def test_scores_move_along_the_gradient_of_the_objective(objective: str, family:
         keep = keep_mask(before, method.config.rho) + shift * moved / moved.norm()
         noise = draw_noise(step.images, "unit_normalised", step.mean, step.std, step.seeds)
         corrupted = cover_patches(step.images, keep, noise, step.mean, step.std)
-        outputs = run_network(network, torch.cat([corrupted, step.images]).double(), Needs(features=True))
-        halves = part_of(outputs, 4, 8), part_of(outputs, 0, 4)
+        outputs = step.forward(torch.cat([corrupted, step.images]).double())
         if objective == "ce":
-            return F.cross_entropy(halves[1].logits, step.targets.double()).item()
-        assert halves[0].tape is not None
-        assert halves[1].tape is not None
-        return alignment_loss(
-            halves[0].tape.features, halves[1].tape.features, prefix_tokens=halves[0].tape.prefix_tokens
-        ).item()
+            return F.cross_entropy(outputs.logits[:4], step.targets.double()).item()
+        assert outputs.tape is not None
+        clean, spoiled = outputs.tape.part(4, 8, 8), outputs.tape.part(0, 4, 8)
+        return alignment_loss(clean.features, spoiled.features, prefix_tokens=clean.prefix_tokens).item()
 
     network.double()
     assert height(0.01) > height(0.0) > height(-0.01)

@@ -34,15 +34,19 @@ class Processes:
 
 
 @contextmanager
-def join_processes() -> Iterator[Processes]:
-    """Joins the processes that torchrun started, if it did, and leaves them at the end."""
+def join_processes(backend: str = "gloo") -> Iterator[Processes]:
+    """Joins the processes that torchrun started, if it did, and leaves them at the end.
+
+    Args:
+        backend: of PyTorch's: "gloo" for tensors on the CPU, "nccl" for CUDA.
+    """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1:
         yield Processes()
         return
     started_here = not dist.is_initialized()
     if started_here:
-        dist.init_process_group("gloo", timeout=PATIENCE)
+        dist.init_process_group(backend, timeout=PATIENCE)
     try:
         yield Processes(dist.get_rank(), dist.get_world_size())
     finally:

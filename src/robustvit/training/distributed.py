@@ -24,6 +24,8 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
+from robustvit.evaluation.processes import Processes, join_processes
+
 __all__ = ["Workers", "choose_device", "join_workers"]
 
 Parallel = Literal["ddp", "fsdp"]
@@ -43,11 +45,9 @@ def choose_device(name: str) -> torch.device:
 
 
 @dataclass(frozen=True)
-class Workers:
-    """This process (`rank`) among `world`, and what goes between them."""
+class Workers(Processes):
+    """The processes of a training run, and what goes between them."""
 
-    rank: int = 0
-    world: int = 1
     parallel: Parallel = "ddp"
 
     @property
@@ -90,14 +90,6 @@ class Workers:
         if self.world > 1:
             for tensor in tensors:
                 dist.all_reduce(tensor)
-
-    def gather(self, value: Any) -> list[Any]:
-        """The values of all processes, for all of them."""
-        if self.world == 1:
-            return [value]
-        values: list[Any] = [None] * self.world
-        dist.all_gather_object(values, value)
-        return values
 
     def average_statistics(self, network: nn.Module) -> None:
         """Batch-norm statistics become their mean over the processes, so that all of them evaluate the same network."""
@@ -151,15 +143,5 @@ def _blocks(network: nn.Module) -> Iterator[nn.Module]:
 @contextmanager
 def join_workers(parallel: Parallel, device: torch.device) -> Iterator[Workers]:
     """Joins the processes that torchrun started, if it did, and leaves them at the end."""
-    world = int(os.environ.get("WORLD_SIZE", "1"))
-    if world == 1:
-        yield Workers()
-        return
-    started_here = not dist.is_initialized()
-    if started_here:
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    try:
-        yield Workers(dist.get_rank(), dist.get_world_size(), parallel)
-    finally:
-        if started_here:
-            dist.destroy_process_group()
+    with join_processes("nccl" if device.type == "cuda" else "gloo") as processes:
+        yield Workers(processes.rank, processes.world, parallel)

@@ -43,8 +43,9 @@ def attention_chapter(networks: Mapping[str, nn.Module]) -> Chapter:
     shown = list(zip(titles, pictures.permute(0, 2, 3, 1).numpy(), strict=True))
     text = (
         "Each map shows one picture's tokens: how much attention each gets from all others in the last block, heads averaged. "
-        "Black is none; all maps share one colour scale. Cosine is the likeness of the whole token-to-token attention to that "
-        "of the clean picture, the mean over the columns: 1 is the same."
+        "Black is none; the brightest is the largest value in the row, which stands beside it, where 1 is what every token "
+        "gets if attention is spread evenly. Cosine is the likeness of the whole token-to-token attention to that of the clean "
+        "picture, the mean over the columns: 1 is the same. Attention that is even does not change with the picture."
     )
     return Chapter(
         "What the networks look at", (text,), attention_figure(shown, rows), "Attention on a clean and a spoiled picture"
@@ -58,4 +59,5 @@ def _row(name: str, network: nn.Module, pictures: Tensor) -> AttentionRow:
     p = tape.prefix_tokens
     whole = tape.attention[-1].mean(1)[:, p:, p:].flatten(1)  # B N*N
     cosine = torch.nn.functional.cosine_similarity(whole[1:], whole[:1], dim=1).mean()
-    return AttentionRow(name, tuple(attention_received(tape)), f"cosine {cosine:.2f}")
+    maps = tuple(attention_received(tape))
+    return AttentionRow(name, maps, f"largest {max(float(m.max()) for m in maps):.1f}\ncosine {cosine:.2f}")

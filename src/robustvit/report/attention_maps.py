@@ -30,7 +30,7 @@ class AttentionRow:
 
 
 def attention_figure(pictures: Sequence[tuple[str, np.ndarray]], rows: Sequence[AttentionRow]) -> bytes:
-    """A PNG: the pictures above, and below them a row of maps for each network, all maps on one colour scale.
+    """A PNG: the pictures above, and below them a row of maps for each network, each row on one colour scale from 0.
 
     Args:
         pictures: (title, uint8 [H, W, 3]).
@@ -47,8 +47,8 @@ def attention_figure(pictures: Sequence[tuple[str, np.ndarray]], rows: Sequence[
     for axis, (title, picture) in zip(axes[0], pictures, strict=True):
         axis.imshow(picture, interpolation="nearest")
         axis.set_title(title, fontsize=9)
-    highest = max(float(values.max()) for row in rows for values in row.maps)
     for line, row in zip(axes[1:], rows, strict=True):
+        highest = max(float(values.max()) for values in row.maps)
         for axis, values in zip(line, row.maps, strict=True):
             axis.imshow(values, cmap=COLOURS, vmin=0, vmax=highest, interpolation="nearest")
         label = f"{row.name}\n{row.remark}" if row.remark else row.name

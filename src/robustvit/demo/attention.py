@@ -44,8 +44,8 @@ def attention_chapter(networks: Mapping[str, nn.Module]) -> Chapter:
     text = (
         "Each map shows one picture's tokens: how much attention each gets from all others in the last block, heads averaged. "
         "Black is none; the brightest is the largest value in the row, which stands beside it, where 1 is what every token "
-        "gets if attention is spread evenly. Cosine is the likeness of the whole token-to-token attention to that of the clean "
-        "picture, the mean over the columns: 1 is the same. Attention that is even does not change with the picture."
+        "gets if attention is spread evenly. Cosine is the likeness of the whole token-to-token attention to that of the "
+        "clean picture, the mean over the columns: 1 is the same. Attention that is even does not change with the picture."
     )
     return Chapter(
         "What the networks look at", (text,), attention_figure(shown, rows), "Attention on a clean and a spoiled picture"

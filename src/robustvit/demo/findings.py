@@ -9,8 +9,8 @@ from robustvit.report.page import Chapter
 __all__ = ["findings_chapter"]
 
 CAUTION = (
-    "What a training of minutes can show: that both networks learn, that corruptions cost a part of what they learned, and how "
-    "the cost differs between them on these pictures. It cannot show that the difference holds for other seeds, longer "
+    "What a training of minutes can show: that both networks learn, that corruptions cost a part of what they learned, and "
+    "how the cost differs between them on these pictures. It cannot show that the difference holds for other seeds, longer "
     "training, larger networks or photographs; the intervals only cover the choice of test pictures."
 )
 

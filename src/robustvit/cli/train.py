@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from robustvit.cli.console import note, print_json, tables, working
+from robustvit.cli.console import note, print_json, working
 
 if TYPE_CHECKING:
     from robustvit.training.train import Progress, TrainingResult
@@ -47,7 +47,7 @@ def train(
         from robustvit.training.config_io import load_config
         from robustvit.training.train import train as run_training
 
-        from_folder = resume and recipe is None and not set and (output / "config.yaml").is_file()
+        from_folder = resume and recipe is None and not set
         config = None if from_folder else load_config(recipe, set, twin=twin)
     try:
         with _progress() as report:
@@ -69,17 +69,16 @@ def train(
 
 
 def _print(result: TrainingResult) -> None:
-    from rich.table import Table
-
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_row("updates", f"{result.updates_done} of {result.updates}")
+    lines = {"updates": f"{result.updates_done} of {result.updates}"}
     if result.accuracy is not None and result.best_accuracy is not None:
-        table.add_row("validation accuracy", f"{result.accuracy:.1%} (best {result.best_accuracy:.1%})")
+        lines["validation accuracy"] = f"{result.accuracy:.1%} (best {result.best_accuracy:.1%})"
     if result.unreadable:
-        table.add_row("pictures not read", f"{len(result.unreadable)}; summary.json names them")
-    table.add_row("weights", f"{result.folder}/best and {result.folder}/weights (model.safetensors, config.json)")
-    table.add_row("curves", f"{result.folder}/training.png")
-    tables().print(table, highlight=False)
+        lines["pictures not read"] = f"{len(result.unreadable)}; summary.json names them"
+    lines["weights"] = f"{result.folder}/best and {result.folder}/weights (model.safetensors, config.json)"
+    lines["curves"] = f"{result.folder}/training.png"
+    width = max(map(len, lines))
+    for label, text in lines.items():
+        print(f"{label:<{width}}  {text}")
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,7 @@ class Run:
         workers.shard(self.network)
         self.optimizer = build_optimizer(self.network, config.optimizer, loop.batch_size)
         self.updates_per_epoch = self.data.updates_per_epoch(loop.batch_size)
+        self.batches(epochs=1).close()  # raises where the batch cannot be dealt out
         self.schedule = Schedule(self.optimizer, config.schedule, self.updates_per_epoch)
         self.updates = total_updates(config.schedule, self.updates_per_epoch, loop.max_updates)
         self.scaler = torch.amp.GradScaler(device.type, enabled=loop.precision == "fp16")
@@ -137,6 +138,18 @@ class Run:
         if self.workers.world > 1 and self.workers.parallel == "fsdp":
             raise ConfigError("averaged weights (loop.ema_decay) and loop.parallel=fsdp cannot be combined; use ddp")
         return ModelEmaV3(self.network, decay=loop.ema_decay, use_warmup=loop.ema_warmup)
+
+    def batches(self, epochs: int) -> Generator[list[Batch], None, None]:
+        """What `advance` takes: the micro-batches of this process, for each update from here to the end of `epochs`."""
+        loop, workers = self.config.loop, self.workers
+        return self.data.batches(
+            loop.batch_size,
+            start_update=self.updates_done,
+            rank=workers.rank,
+            world=workers.world,
+            accumulate=loop.accumulate,
+            epochs=epochs,
+        )
 
     @property
     def epoch(self) -> float:

@@ -165,14 +165,7 @@ def _loop(
     report: Callable[[Progress], None] | None,
 ) -> TrainingResult:
     loop, workers = run.config.loop, run.workers
-    batches = run.data.batches(
-        loop.batch_size,
-        start_update=run.updates_done,
-        rank=workers.rank,
-        world=workers.world,
-        accumulate=loop.accumulate,
-        epochs=run.config.schedule.epochs + run.config.schedule.cooldown_epochs,
-    )
+    batches = run.batches(run.config.schedule.epochs + run.config.schedule.cooldown_epochs)
     started = time.perf_counter()
     try:
         while run.updates_done < run.updates:

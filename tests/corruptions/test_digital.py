@@ -135,6 +135,18 @@ def test_pixelate_is_what_pillow_makes_of_it_at_any_size(severity: int, H: int, 
         assert np.array_equal(ours.permute(1, 2, 0).numpy(), np.asarray(small.resize((W, H), back)))
 
 
+@pytest.mark.parametrize("size", [(64, 64), (256, 40), (40, 256), (132, 64), (128, 64), (1024, 512)])
+@pytest.mark.parametrize(("severity", "factor"), [(2, 2), (5, 4)])
+def test_pixelating_to_means_of_whole_pixels_is_what_pillow_makes_of_it(
+    size: tuple[int, int], severity: int, factor: int
+) -> None:
+    H, W = size
+    image = noise_picture(0, 3, H, W)
+    small = Image.fromarray(image.permute(1, 2, 0).numpy()).resize((W // factor, H // factor), Image.Resampling.BOX)
+    ours = corrupt(image, "pixelate", severity, family="arbitrary").permute(1, 2, 0).numpy()
+    assert np.array_equal(ours, np.asarray(small.resize((W, H), Image.Resampling.NEAREST)))
+
+
 def test_jpeg_is_what_pillow_makes_of_it() -> None:
     image = golden.picture("arbitrary96x160")
     buffer = io.BytesIO()

@@ -1,13 +1,16 @@
-"""Spatter against the published pictures, and its parts against plain definitions."""
+"""Spatter against the published pictures, and water against its definition, pixel by pixel."""
 
 from __future__ import annotations
+
+import math
+from typing import Any
 
 import golden
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from robustvit.corruptions import spatter as spattering
 from robustvit.corruptions.parameters import parameters
 from robustvit.corruptions.pixels import Setting
 from robustvit.corruptions.randomness import KeyedDraws, LegacyDraws
@@ -36,42 +39,84 @@ def test_mud_differs_from_the_published_pictures_by_one_level_in_single_values(f
     assert share < 2e-4
 
 
-def test_distances_are_shortest_ways_in_sideways_diagonal_and_knights_steps() -> None:
-    chosen = torch.rand(2, 50, 70, generator=torch.Generator().manual_seed(0)) < 0.003
-    side, diagonal, knight = spattering.STEPS
-    rows, columns = torch.meshgrid(torch.arange(50), torch.arange(70), indexing="ij")
-    distance = torch.full(chosen.shape, spattering.FARTHEST * side)
-    for picture, y, x in chosen.nonzero().tolist():
-        dy, dx = (rows - y).abs(), (columns - x).abs()
-        far, near = torch.maximum(dy, dx), torch.minimum(dy, dx)
-        way = (far - 2 * near) * side + near * knight
-        way = torch.where(2 * near <= far, way, (far - near) * knight + (2 * near - far) * diagonal)
-        distance[picture] = torch.minimum(distance[picture], way)
-    around = torch.nn.functional.pad(distance.double(), (1, 1, 1, 1), mode="reflect")
-    nine = torch.nn.functional.avg_pool2d(around, 3, stride=1, divisor_override=1).long()
-    assert torch.equal(spattering._distance_levels(-chosen.short()).long(), nine // 9 // side)
+class Layer:
+    """Draws that are given: the liquid itself, where nothing is blurred and the threshold is 0."""
+
+    dtype = torch.float64
+
+    def __init__(self, levels: np.ndarray) -> None:
+        self.liquid = torch.from_numpy((levels + 0.5) / 255)[None]  # halves: 255 times that is truncated to the level
+
+    def normal(self, mean: float, sd: float, size: tuple[int, ...]) -> Tensor:
+        return self.liquid
 
 
-def test_short_steps_order_all_distances_as_the_true_steps_do() -> None:
-    def way(x: int, y: int, steps: tuple[int, int, int]) -> int:
-        side, diagonal, knight = steps
-        return (x - 2 * y) * side + y * knight if 2 * y <= x else (x - y) * knight + (2 * y - x) * diagonal
-
-    offsets = [(x, y) for x in range(30) for y in range(x + 1)]
-    pairs = sorted((way(*o, spattering.STEPS), way(*o, spattering.SHORT_STEPS)) for o in offsets)
-    near = [pair for pair in pairs if pair[0] < spattering.FARTHEST * spattering.STEPS[0]]
-    assert [short for _, short in near] == sorted(short for _, short in near)
-    assert len({true for true, _ in near}) == len({short for _, short in near})
-    assert all(short > near[-1][1] for _, short in pairs[len(near) :])
+def rain(levels: np.ndarray, amount: float = 0.6) -> np.ndarray:
+    """What water of these levels 0 .. 255 [H, W] adds to the red of a black picture."""
+    black = torch.zeros(1, 3, *levels.shape, dtype=torch.uint8)
+    draws: Any = Layer(levels)
+    return spatter(black, (0, 1, 0, 0, amount, 0), Setting("arbitrary", draws))[0, 0].numpy()
 
 
-def test_edges_follow_weak_gradients_only_from_strong_ones() -> None:
-    levels = torch.zeros(2, 40, 40, dtype=torch.int16)
-    levels[:, :, 20:] = 30  # a step of 30 has a gradient of 120: weak
-    levels[1, :3, 20:] = 60  # strong at the top of the second
-    edges = spattering._edges(levels)
-    assert not edges[0].any()
-    assert edges[1, 10:, 19:21].any(1).all()
+def windows(values: np.ndarray, mode: str) -> np.ndarray:
+    """The 3 x 3 values around each: [H, W, 3, 3]."""
+    return np.lib.stride_tricks.sliding_window_view(np.pad(values, 1, mode=mode), (3, 3))
+
+
+def edges_by_definition(levels: np.ndarray) -> np.ndarray:
+    """Canny with thresholds 50 and 150, pixel by pixel."""
+    H, W = levels.shape
+    sobel = np.array([[-1, 0, 1], [-2, 0, 2], [-1, 0, 1]])
+    gx, gy = (np.einsum("hwij,ij->hw", windows(levels, "edge"), mask) for mask in (sobel, sobel.T))
+    strength = np.pad(abs(gx) + abs(gy), 1)
+    thin = np.zeros((H, W), bool)
+    for y, x in np.ndindex(H, W):
+        m, angle = strength[y + 1, x + 1], math.degrees(math.atan2(abs(gy[y, x]), abs(gx[y, x])))
+        diagonal = 1 if gx[y, x] * gy[y, x] >= 0 else -1
+        dy, dx, slack = (0, 1, 1) if angle < 22.5 else (1, 0, 1) if angle > 67.5 else (1, diagonal, 0)
+        thin[y, x] = m > 50 and m > strength[y + 1 - dy, x + 1 - dx] and m > strength[y + 1 + dy, x + 1 + dx] - slack
+    found = thin & (strength[1:-1, 1:-1] > 150)
+    for _ in range(H * W):
+        found = windows(found, "constant").any((2, 3)) & thin
+    return found
+
+
+def shine_by_definition(levels: np.ndarray) -> np.ndarray:
+    """Distance to the next edge, its mean, equalised, embossed, its mean again."""
+    H, W = levels.shape
+    distance = np.full((H, W), 20 * 65536)
+    for y, x in np.argwhere(edges_by_definition(levels)):
+        dy, dx = abs(np.arange(H) - y)[:, None], abs(np.arange(W) - x)
+        far, near = np.maximum(dy, dx), np.minimum(dy, dx)
+        knights, sides, diagonals = np.minimum(near, far - near), np.maximum(far - 2 * near, 0), np.maximum(2 * near - far, 0)
+        distance = np.minimum(distance, 143976 * knights + 65536 * sides + 91750 * diagonals)
+    mean = windows(distance, "reflect").sum((2, 3)) // 9 // 65536
+    below = np.cumsum(np.bincount(mean.ravel(), minlength=256))
+    lowest = below[mean.min()]
+    spread = np.rint(255 * (below[mean] - lowest) / (H * W - lowest)).astype(int) if lowest < H * W else mean
+    lit = np.einsum("hwij,ij->hw", windows(spread, "reflect"), np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])).clip(0, 255)
+    return (2 * windows(lit, "reflect").sum((2, 3)) + 9) // 18  # rounded
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_water_shines_as_defined_pixel_by_pixel(seed: int) -> None:
+    coarse = torch.from_numpy(np.random.default_rng(seed).uniform(-1, 1, (1, 1, 2 + seed, 3 + seed)))
+    smooth = torch.nn.functional.interpolate(coarse, (41, 58), mode="bicubic")[0, 0]
+    levels = (600 * smooth / (1 + seed)).clamp(0, 254).long().numpy()  # from few steep rims to many flat ones
+    mask = levels * shine_by_definition(levels)
+    expected = (175 * 0.6 * mask / mask.max()).astype(int)
+    assert edges_by_definition(levels).any()
+    assert abs(rain(levels) - expected).max() <= 1  # float32 truncates
+
+
+def test_a_weak_rim_shines_only_where_it_hangs_together_with_a_strong_one() -> None:
+    levels = np.zeros((40, 40), int)
+    levels[:, 20:] = 30  # a step of 30 has a gradient of 120: weak
+    even = rain(levels)
+    assert len(np.unique(even[:, 20:])) == 1
+    levels[:3, 20:] = 60  # strong at the top
+    uneven = rain(levels)
+    assert all(len(np.unique(row[20:])) > 1 for row in uneven[10:30])
 
 
 def test_drops_shine_least_where_there_are_none() -> None:

@@ -8,6 +8,7 @@ little would be left of them, so this one is not.
 from __future__ import annotations
 
 import hashlib
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -76,7 +77,32 @@ class Autoencoder(nn.Module):
         return self.decode(self.encode(pixels))
 
 
-class SelfAutoencoder(Distortion):
+class LearnedDistortion(Distortion):
+    """A distortion by a network that has learned the training pictures, and is then broken.
+
+    Args:
+        network: trained.
+        mean, std, share: see `Distortion`.
+    """
+
+    def __init__(self, network: nn.Module, mean: Sequence[float], std: Sequence[float], *, share: float = 0.5) -> None:
+        super().__init__(mean, std, share=share)
+        self.network = network.eval().requires_grad_(False)
+
+    @classmethod
+    def trained(
+        cls, images: Tensor, mean: Sequence[float], std: Sequence[float], *, cache: Path | None = None, seed: int = 0
+    ) -> Self:
+        """Trains the network on uint8 [n, 3, H, W], or takes it from the file `cache`."""
+        return cls(cls.learn(images, cache, seed), mean, std)
+
+    @classmethod
+    @abstractmethod
+    def learn(cls, images: Tensor, cache: Path | None, seed: int) -> nn.Module:
+        """The trained network; see `learned_network`."""
+
+
+class SelfAutoencoder(LearnedDistortion):
     """Every sample gets one broken layer in the decoder, and one fault in its code.
 
     Args:
@@ -86,16 +112,11 @@ class SelfAutoencoder(Distortion):
 
     kind = "self-cae"
 
-    def __init__(self, network: Autoencoder, mean: Sequence[float], std: Sequence[float], *, share: float = 0.5) -> None:
-        super().__init__(mean, std, share=share)
-        self.network = network.eval().requires_grad_(False)
+    network: Autoencoder
 
     @classmethod
-    def trained(
-        cls, images: Tensor, mean: Sequence[float], std: Sequence[float], *, cache: Path | None = None, seed: int = 0
-    ) -> Self:
-        """Trains the network on uint8 [n, 3, H, W], or takes it from the file `cache`."""
-        return cls(learned_network(Autoencoder, train_autoencoder, images, cache, seed), mean, std)
+    def learn(cls, images: Tensor, cache: Path | None, seed: int) -> Autoencoder:
+        return learned_network(Autoencoder, train_autoencoder, images, cache, seed)
 
     @torch.no_grad()
     def distort_all(self, pixels: Tensor, seeds: Sequence[int]) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from robustvit.methods.base import sample_generator
 from robustvit.training.filter_perturbations import FEATURES_BEFORE, FEATURES_WITHIN, FILTERS, Perturbation, draw_index
-from robustvit.training.noise2net import Distortion, convolve_each
-from robustvit.training.self_autoencoder import STEPS, draw_from, fit, learned_network, repeated_weights
+from robustvit.training.noise2net import convolve_each
+from robustvit.training.self_autoencoder import STEPS, LearnedDistortion, draw_from, fit, learned_network, repeated_weights
 
 __all__ = ["SelfUpscaler", "Upscaler", "train_upscaler"]
 
@@ -55,7 +55,7 @@ class Upscaler(nn.Module):
         return self.tail(z + self.body_end(x)) + 0.5
 
 
-class SelfUpscaler(Distortion):
+class SelfUpscaler(LearnedDistortion):
     """Every sample gets three faults in the filters of the body, one in what enters it and one in its middle.
 
     Args:
@@ -65,16 +65,11 @@ class SelfUpscaler(Distortion):
 
     kind = "self-sr"
 
-    def __init__(self, network: Upscaler, mean: Sequence[float], std: Sequence[float], *, share: float = 0.5) -> None:
-        super().__init__(mean, std, share=share)
-        self.network = network.eval().requires_grad_(False)
+    network: Upscaler
 
     @classmethod
-    def trained(
-        cls, images: Tensor, mean: Sequence[float], std: Sequence[float], *, cache: Path | None = None, seed: int = 0
-    ) -> Self:
-        """Trains the network on uint8 [n, 3, H, W], or takes it from the file `cache`."""
-        return cls(learned_network(Upscaler, train_upscaler, images, cache, seed), mean, std)
+    def learn(cls, images: Tensor, cache: Path | None, seed: int) -> Upscaler:
+        return learned_network(Upscaler, train_upscaler, images, cache, seed)
 
     @torch.no_grad()
     def distort_all(self, pixels: Tensor, seeds: Sequence[int]) -> Tensor:

@@ -295,6 +295,24 @@ def test_gradient_checkpointing_does_not_disturb(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["fan_vit", "fan_hybrid", "fan_swin", "rvt", "vit", "swin"])
+def test_features_and_rows_have_the_same_gradients_with_gradient_checkpointing(key: str) -> None:
+    model, images = build(key, drop_path_rate=0.0)
+    model.eval()  # batch statistics would be updated twice
+
+    def gradients() -> list[torch.Tensor]:
+        with rv.record(model, attention=False) as tape:
+            logits = model(images)
+        recorded = [rows.compute() for rows in tape.rows if rows is not None] + tape.features
+        loss = logits.square().sum() + sum(value.square().mean() for value in recorded)
+        parameters = list(model.parameters())
+        return [g for g in torch.autograd.grad(loss, parameters, allow_unused=True) if g is not None]
+
+    expected = gradients()
+    model.set_grad_checkpointing()
+    torch.testing.assert_close(gradients(), expected, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("key", ["fan_vit", "fan_hybrid", "fan_swin", "rvt", "vit", "swin"])
 def test_a_network_for_features_only_can_be_recorded(key: str) -> None:
     model, images = build(key, features_only=True)
     model.eval()

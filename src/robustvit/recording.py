@@ -7,9 +7,10 @@ any error, the network is as it was: no hooks, no wrappers, the same state dict.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -85,7 +86,8 @@ class Tape:
         regions: per block None, or int [windows, M] for Swin's windows that are shifted or padded: tokens with different
             numbers do not see each other, and -1 marks padding (which the others may see).
         rows: per block what rows of its map can be computed from, without the whole map; None for attention of another kind
-            than ViT's, RVT's and Swin's. Kept only while gradients are, where it takes no memory of its own; else empty.
+            than ViT's, RVT's and Swin's. Kept only while gradients are, where it takes no memory of its own (with gradient
+            checkpointing, that of q, k and v); else empty.
         class_attention: per class-attention block [B, heads, 1, 1 + N] (FAN; elsewhere empty).
         prefix_tokens: class and distillation tokens in front of the image tokens.
     """
@@ -104,8 +106,13 @@ class Tape:
         self.features: list[Tensor] = []
         self.grids: list[tuple[int, int]] = []
         self.regions: list[Tensor | None] = []
-        self.rows: list[AttentionRows | None] = []
+        self.row_makers: list[Callable[[], AttentionRows] | None] = []
         self.class_attention: list[Tensor] = []
+
+    @property
+    def rows(self) -> list[AttentionRows | None]:
+        # made when asked for, outside the blocks: gradient checkpointing runs a block again without the hooks that are in it
+        return [None if make is None else make() for make in self.row_makers]
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -127,10 +134,13 @@ class Tape:
             each = x.shape[0] // of
             return slice(start * each, stop * each)
 
+        def cut_rows(make: Callable[[], AttentionRows]) -> AttentionRows:
+            return make().part(cut(make().q))
+
         tape = Tape(self.prefix_tokens)
         for name in ("attention", "features", "class_attention"):
             setattr(tape, name, [x[cut(x)] for x in getattr(self, name)])
-        tape.rows = [None if rows is None else rows.part(cut(rows.q)) for rows in self.rows]
+        tape.row_makers = [None if make is None else cache(partial(cut_rows, make)) for make in self.row_makers]
         tape.grids, tape.regions = list(self.grids), list(self.regions)
         return tape
 
@@ -167,7 +177,7 @@ def record(model: nn.Module, *, attention: bool = True) -> Iterator[Tape]:
     Outputs, gradients and training mode are those of the network without recording; tensors keep their gradient history unless
     the caller disables gradients. A further forward pass replaces what was recorded. A compiled network (`torch.compile`) runs
     uncompiled meanwhile, as does everything else compiled in this process; its compiled form is back afterwards. Gradient
-    checkpointing is off meanwhile: recorded tensors are kept anyway.
+    checkpointing is off while maps are recorded, which are kept anyway.
 
     Args:
         model: the network, or a wrapper that has it inside (`torch.compile`, `features_only=True`).
@@ -188,7 +198,7 @@ def record(model: nn.Module, *, attention: bool = True) -> Iterator[Tape]:
     with ExitStack() as stack:
         stack.enter_context(torch.compiler.set_stance("force_eager"))
         for module in model.modules():
-            if getattr(module, "grad_checkpointing", False):
+            if attention and getattr(module, "grad_checkpointing", False):
                 stack.enter_context(_attribute(module, "grad_checkpointing", False))
         source = _GridSource(model)
         for handle in source.handles:
@@ -263,7 +273,12 @@ class _BlockRecorder:
         if not torch.is_grad_enabled():
             return
         is_known = projected is not None and (self.is_windowed or not self.masks)
-        self.tape.rows.append(_rows(self.attention, projected, self.masks) if is_known else None)  # type: ignore[arg-type]
+        self.tape.row_makers.append(self._rows_later(projected) if is_known else None)  # type: ignore[arg-type]
+
+    def _rows_later(self, projected: Tensor) -> Callable[[], AttentionRows]:
+        attention = self.attention
+        dropout = float(attention.attn_drop.p) if attention.training else 0.0
+        return cache(partial(_rows, attention, projected, self.masks, dropout))
 
     def _keep_features(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
         grid: tuple[int, int] | None
@@ -278,10 +293,9 @@ class _BlockRecorder:
         self.tape.grids.append(grid if grid is not None else (1, output.shape[1] - self.tape.prefix_tokens))
 
 
-def _rows(attention: Any, projected: Tensor, masks: list[Tensor]) -> AttentionRows:
+def _rows(attention: Any, projected: Tensor, masks: list[Tensor], dropout: float) -> AttentionRows:
     """From the output of qkv [B, N, 3 heads d]."""
     q, k, _ = projected.unflatten(-1, (3, attention.num_heads, -1)).permute(2, 0, 3, 1, 4)  # B heads N d
-    dropout = float(attention.attn_drop.p) if attention.training else 0.0
     rows = AttentionRows(q, k, attention.scale, dropout=dropout)
     if isinstance(attention, WindowAttention):
         return replace(rows, bias=attention._get_rel_pos_bias()[0], mask=masks[0] if masks else None)

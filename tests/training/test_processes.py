@@ -76,7 +76,7 @@ def test_ctrl_c_ends_the_update_saves_and_says_how_to_go_on(tmp_path: Path) -> N
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_two_processes_give_the_weights_of_one(tmp_path: Path, parallel: str) -> None:
     changes = [*VIT, "augment.mixup=0.8", "augment.cutmix=1.0", "augment.erasing=0.5", "optimizer.clip_grad=0.5"]
-    changes += ["methods.adl={}", "methods.afat={}", "schedule.epochs=1", f"loop.parallel={parallel}"]
+    changes += ["methods.adl={}", "methods.afat={}", "schedule.epochs=1", f"loop.parallel={parallel}", "loop.ema_decay=0.9"]
     run(tmp_path / "one", changes)
     run(tmp_path / "two", changes, processes=2)
     one, two = weights_of(tmp_path / "one"), weights_of(tmp_path / "two")
@@ -85,3 +85,15 @@ def test_two_processes_give_the_weights_of_one(tmp_path: Path, parallel: str) ->
     first, second = (read_metrics(tmp_path / name / "metrics.jsonl") for name in ("one", "two"))
     assert [entry["update"] for entry in first] == [entry["update"] for entry in second]
     assert all(abs(a.get("loss", 0) - b.get("loss", 0)) < 1e-3 for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("parallel", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])
+def test_two_processes_that_stop_and_resume_are_bit_identical_to_two_that_do_not(tmp_path: Path, parallel: str) -> None:
+    """On a network with batch norm, whose statistics the processes share after every update."""
+    changes = ["methods.afat={}", "loop.ema_decay=0.9", "model.drop_path=0.1", "data.val=", f"loop.parallel={parallel}"]
+    run(tmp_path / "whole", changes, processes=2)
+    run(tmp_path / "parts", [*changes, "loop.max_updates=7"], processes=2)
+    run(tmp_path / "parts", changes, processes=2, resume=True)
+    whole, parts = weights_of(tmp_path / "whole"), weights_of(tmp_path / "parts")
+    assert any("running_mean" in name for name in whole)
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)

@@ -114,6 +114,14 @@ def test_channels_last_and_gradient_checkpointing_change_nothing(tmp_path: Path)
     assert all(torch.allclose(one[name], other[name], atol=1e-5) for name in one)
 
 
+def test_gradient_checkpointing_changes_nothing_in_what_methods_read(tmp_path: Path) -> None:
+    methods = ["methods.adl={chunk: 16}", "methods.afat={}", "model.drop_path=0.1", "schedule.epochs=1"]
+    train(tiny_config([*VIT, *methods]), tmp_path / "plain")
+    train(tiny_config([*VIT, *methods, "loop.grad_checkpointing=true"]), tmp_path / "other")
+    assert same(weights_of(tmp_path / "plain"), weights_of(tmp_path / "other"))
+    assert without_speed(tmp_path / "plain") == without_speed(tmp_path / "other")
+
+
 def test_layer_decay_slows_early_blocks(tmp_path: Path) -> None:
     changes = [
         *VIT,
@@ -228,7 +236,8 @@ def test_a_removed_folder_ends_the_run_with_a_clear_message(tmp_path: Path) -> N
     [
         (["model.token_head=true"], "no method trains it"),
         (["methods.stl_labeler={}"], "set model.token_head=true"),
-        (["methods.adl={}", "loop.grad_checkpointing=true"], "loop.grad_checkpointing has no effect with adl"),
+        (["methods.adl={}", "loop.grad_checkpointing=true"], "loop.grad_checkpointing has no effect with adl.*adl.chunk"),
+        (["methods.afat={}", "loop.compile=true"], "loop.compile has no effect with afat"),
         (["model.num_classes=3"], "has 3 classes and scenes:48 has 10"),
         (["loop.batch_size=64"], "48"),
         (["model.name=fan_vit_nanno"], "fan_vit_nano"),

@@ -92,13 +92,16 @@ class Workers(Processes):
                 dist.all_reduce(tensor)
 
     def average_statistics(self, network: nn.Module) -> None:
-        """Batch-norm statistics become their mean over the processes, so that all of them evaluate the same network."""
-        if self.world == 1:
+        """Batch-norm statistics become their mean over the processes: all have the same network after every update."""
+        names = ("running_mean", "running_var")
+        buffers = [buffer for name, buffer in network.named_buffers() if name.endswith(names)]
+        if self.world == 1 or not buffers:
             return
-        for name, buffer in network.named_buffers():
-            if name.endswith(("running_mean", "running_var")):
-                dist.all_reduce(buffer)
-                buffer /= self.world
+        together = torch.cat([buffer.flatten() for buffer in buffers])
+        dist.all_reduce(together)
+        parts = (together / self.world).split([buffer.numel() for buffer in buffers])
+        for buffer, part in zip(buffers, parts, strict=True):
+            buffer.copy_(part.view_as(buffer))
 
     def network_state(self, network: nn.Module) -> dict[str, Tensor]:
         """The whole state dict, on the CPU; of a sharded network only in the first process."""

@@ -81,10 +81,8 @@ class Keeper:
     def validate(self, validation: Validation) -> None:
         """Measures the network, and its average; the better one so far is written to FOLDER/best."""
         run = self.run
-        run.workers.average_statistics(run.network)
         networks = {"val_accuracy": run.network}
         if run.ema is not None:
-            run.workers.average_statistics(run.ema.module)
             networks["val_accuracy_ema"] = run.ema.module
         found = {name: validation.accuracy(network, run.device) for name, network in networks.items()}
         self._write({"update": run.updates_done, "epoch": round(run.epoch, 4), **found})
@@ -107,7 +105,6 @@ class Keeper:
     def save(self) -> None:
         """Writes a checkpoint, and the last weights beside it at the end."""
         run = self.run
-        run.workers.average_statistics(run.network)
         state = run.state()
         for part in run.workers.gather(self.unreadable):
             self.unreadable.update(part)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from robustvit.corruptions.randomness import keyed_seed
 from robustvit.data.protocols import normalisation_of, protocol_of
-from robustvit.methods.base import Method, MethodContext, Step
+from robustvit.methods.base import Method, MethodContext, Needs, Step
 from robustvit.training.batches import Batch, TrainingData
 from robustvit.training.config import TrainConfig
 from robustvit.training.config_io import ConfigError
@@ -64,11 +64,13 @@ class Run:
         self._build_network()
         self.methods = self._build_methods()
         self.needs = needs_of(self.methods)
-        _check_combination(config, self.needs.recorded, self.needs.token_logits)
+        _check_combination(config, self.needs)
         self.data.maker.augmentation.with_view = self.needs.spatial_view
         self.distort = self._build_distortion()
         self.ema = self._build_ema()
         workers.shard(self.network)
+        if self.ema is not None:
+            workers.shard(self.ema.module)
         self.optimizer = build_optimizer(self.network, config.optimizer, loop.batch_size)
         self.updates_per_epoch = self.data.updates_per_epoch(loop.batch_size)
         self.batches(epochs=1).close()  # raises where the batch cannot be dealt out
@@ -135,9 +137,8 @@ class Run:
         loop = self.config.loop
         if not loop.ema_decay:
             return None
-        if self.workers.world > 1 and self.workers.parallel == "fsdp":
-            raise ConfigError("averaged weights (loop.ema_decay) and loop.parallel=fsdp cannot be combined; use ddp")
-        return ModelEmaV3(self.network, decay=loop.ema_decay, use_warmup=loop.ema_warmup)
+        together = loop.parallel != "fsdp"  # sharded parameters and whole buffers cannot be
+        return ModelEmaV3(self.network, decay=loop.ema_decay, use_warmup=loop.ema_warmup, foreach=together)
 
     def batches(self, epochs: int) -> Generator[list[Batch], None, None]:
         """What `advance` takes: the micro-batches of this process, for each update from here to the end of `epochs`."""
@@ -176,6 +177,7 @@ class Run:
         terms_of_all = self._agreed(sums, batches)
         norm = self._step_optimizer()
         numbers = {name: value for method in self.methods for name, value in method.update(self.workers.sum).items()}
+        self.workers.average_statistics(self.network)
         self.updates_done += 1
         if self.ema is not None:
             self.ema.update(self.network, step=self.updates_done if self.config.loop.ema_warmup else None)
@@ -272,17 +274,19 @@ class Run:
         self.updates_done = int(state["update"])
 
 
-def _check_combination(config: TrainConfig, recorded: bool, token_logits: bool) -> None:
+def _check_combination(config: TrainConfig, needs: Needs) -> None:
     """Settings that would do nothing, or fail later."""
     names = ", ".join(config.methods)
-    for option in ("compile", "grad_checkpointing"):
-        if recorded and getattr(config.loop, option):
+    for option, is_idle in (("compile", needs.recorded), ("grad_checkpointing", needs.attention)):
+        if is_idle and getattr(config.loop, option):
+            hint = ", or set methods.adl.chunk" if option == "grad_checkpointing" and "adl" in config.methods else ""
             raise ConfigError(
                 f"loop.{option} has no effect with {names}, whose recording runs the network as it is; switch one of them off"
+                f"{hint}"
             )
-    if config.model.token_head and not token_logits:
+    if config.model.token_head and not needs.token_logits:
         raise ConfigError(
             "model.token_head is on, but no method trains it; add methods.stl_labeler or methods.stl_student, or leave it out"
         )
-    if token_logits and not config.model.token_head:
+    if needs.token_logits and not config.model.token_head:
         raise ConfigError(f"{names} needs the classifier of tokens: set model.token_head=true")

@@ -92,7 +92,7 @@ def afat(repeats: int, batch: int, network: str) -> None:
 
 def stl(repeats: int, batch: int) -> None:
     network, head = "fan_hybrid_tiny", "model.token_head=true"
-    student = f"methods.stl_student={{labeler: {network}, options: {{img_size: 224}}}}"
+    student = f"methods.stl_student={{labeler: {network}, untrained: true, options: {{img_size: 224}}}}"
     plain = at_224(network, batch, head, "methods.stl_labeler={}")
     taught = at_224(network, batch, head, student)
     labeler = rv.create_model(network, num_classes=10, token_head=True).eval()

@@ -19,7 +19,7 @@ from robustvit.methods.token_labels import mix_labels, resize_labels, token_loss
 
 def student_of(network: nn.Module, family: str = "fan_vit", **options: Any) -> StlStudent:
     name, sizes = NETWORKS[family]
-    return StudentConfig(labeler=name, options=sizes, **options).build(context_of(network))
+    return StudentConfig(labeler=name, options=sizes, untrained=True, **options).build(context_of(network))
 
 
 def loss_of(network: nn.Module, method: Method, **options: Any) -> Tensor:
@@ -208,6 +208,9 @@ def test_wrong_requests_are_explained() -> None:
         StudentConfig(labels="hard")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="checkpoint='stage1' needs the name of its network"):
         StudentConfig(checkpoint="stage1")
+    for weights in ({}, {"checkpoint": "stage1", "untrained": True}):
+        with pytest.raises(ValueError, match="needs either the weights of stage 1"):
+            StudentConfig(labeler="fan_vit_nano", **weights)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="leave token_mix at 'none'"):
         StudentConfig(labeler_view="student", token_mix="match")
     with pytest.raises(ValueError, match="supervision='all' is not known; choose one of pooled, every_token"):
@@ -216,6 +219,21 @@ def test_wrong_requests_are_explained() -> None:
     with pytest.raises(ValueError, match="prepare the step as `needs` says"):
         loss_of(network, student_of(network, "vit"))
     name, sizes = NETWORKS["vit"]
-    foreign = StudentConfig(labeler=name, options={**sizes, "num_classes": 3}).build(context_of(network))
+    foreign = StudentConfig(labeler=name, untrained=True, options={**sizes, "num_classes": 3}).build(context_of(network))
     with pytest.raises(ValueError, match="the labeler knows 3 classes and the student 10"):
         loss_of(network, foreign, view=pictures())
+
+
+def test_the_labeler_can_see_the_pictures_before_they_are_mixed() -> None:
+    network = small_network("vit", token_head=True)
+    method = student_of(network, "vit", labels="soft", labeler_view="unmixed")
+    assert method.needs.unmixed_view
+    assert not method.needs.spatial_view
+    unmixed = pictures(seed=1)
+    step = make_step(network, pictures(), method)
+    step.unmixed = unmixed
+    assert method.labeler is not None
+    assert step.outputs.token_logits is not None
+    with torch.no_grad():
+        labels = method.labeler.forward_tokens(unmixed)[1].softmax(-1)  # type: ignore[operator]
+    torch.testing.assert_close(method.terms(step)["stl_student"], token_loss(step.outputs.token_logits, labels))

@@ -254,3 +254,15 @@ def test_a_distortion_comes_before_mixing_and_erasing_after_it() -> None:
     is_kept = inputs.images == mixed[:, None, None, None]
     assert (is_kept.float().mean((1, 2, 3)) > 0.6).all()
     assert not is_kept.flatten(1).all(1).any()
+
+
+@pytest.mark.parametrize("distort", [None, lambda images, seeds: images * 0.5])
+def test_unmixed_pictures_are_what_would_be_made_without_mixing(distort: Any) -> None:
+    batch = Batch(torch.randint(0, 256, (4, 3, 8, 8), dtype=torch.uint8), torch.arange(4), [1 << 40, 2, 3, 4], list("abcd"))
+    augment = AugmentConfig(erasing=1.0)
+    mixed = prepared(batch, augment, Mix(0.6), with_unmixed=True, distort=distort)
+    plain = prepared(batch, augment, None, with_unmixed=True, distort=distort)
+    assert mixed.unmixed is not None
+    assert torch.equal(mixed.unmixed, plain.images)
+    assert plain.unmixed is plain.images
+    assert not torch.equal(mixed.images, mixed.unmixed)

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from robustvit.data.scenes import scenes_batch
-from robustvit.training.noise2net import Distortion, Noise2Net, build_distortion, convolve_each
+from robustvit.training.deepaugment import build_distortion
+from robustvit.training.distortion import Distortion, convolve_each
+from robustvit.training.noise2net import Noise2Net
 from robustvit.training.self_autoencoder import Autoencoder, SelfAutoencoder
 from robustvit.training.self_upscaler import SelfUpscaler, Upscaler
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from robustvit.data.scenes import scenes_batch
 from robustvit.training import self_autoencoder
+from robustvit.training.deepaugment import build_distortion
 from robustvit.training.filter_perturbations import CODE, FEATURES_BEFORE, FEATURES_WITHIN, FILTERS, FILTERS_OF_AUTOENCODER
-from robustvit.training.noise2net import build_distortion
 from robustvit.training.self_autoencoder import Autoencoder, SelfAutoencoder, train_autoencoder
 from robustvit.training.self_upscaler import SelfUpscaler, Upscaler, train_upscaler
 

@@ -38,12 +38,14 @@ class Needs:
         features: `outputs.tape.features`.
         token_logits: `outputs.token_logits`; the network must have a token head.
         spatial_view: `step.view`, the same pictures with the spatial augmentations alone (STL).
+        unmixed_view: `step.unmixed`, the pictures as they are before they are mixed, but erased.
     """
 
     attention: bool = False
     features: bool = False
     token_logits: bool = False
     spatial_view: bool = False
+    unmixed_view: bool = False
 
     @property
     def recorded(self) -> bool:
@@ -100,6 +102,7 @@ class Step:
         epoch: as a fraction, 1.5 in the middle of the second.
         mean, std: of the normalisation.
         view: [B, 3, H, W], normalised, unmixed, where a method needs `spatial_view`.
+        unmixed: [B, 3, H, W], `images` without mixing, where a method needs `unmixed_view`.
         mix: how `images` were mixed; None for not at all.
         outputs: of `images`.
         companions: outputs of the pictures that methods gave along, by the method's name.
@@ -116,6 +119,7 @@ class Step:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     view: Tensor | None = None
+    unmixed: Tensor | None = None
     mix: Mix | None = None
     outputs: Outputs = field(init=False)
     companions: dict[str, Outputs] = field(default_factory=dict)

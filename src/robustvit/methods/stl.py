@@ -33,8 +33,9 @@ Supervision = Literal["pooled", "every_token"]
 TokenMix = Literal["none", "match"]
 """Whether token labels are mixed: not at all, as published, or as the picture was (ours): mixup blends, cutmix by cell."""
 
-LabelerView = Literal["spatial", "student"]
-"""What the labeler sees: the pictures with spatial augmentations alone, or what the student sees (Table 6)."""
+LabelerView = Literal["spatial", "unmixed", "student"]
+"""What the labeler sees, the rows of Table 6: the pictures with spatial augmentations alone; with RandAugment and erasing too;
+or all that the student sees, mixing included."""
 
 
 def _check_choices(config: Any, **kinds: Any) -> None:
@@ -99,6 +100,7 @@ class StudentConfig:
         smoothing: of hard token labels.
         token_mix: see `TokenMix`.
         labeler_view: see `LabelerView`.
+        untrained: let a labeler without weights teach nonsense, to try a recipe out.
         ramp_epochs: the weight of the tokens grows as sqrt(epoch / ramp_epochs) until then; 0 for its full value at once.
     """
 
@@ -110,12 +112,18 @@ class StudentConfig:
     smoothing: float = 0.1
     token_mix: TokenMix = "none"
     labeler_view: LabelerView = "spatial"
+    untrained: bool = False
     ramp_epochs: float = 0.0
 
     def __post_init__(self) -> None:
         _check_choices(self, labels=LabelKind, token_mix=TokenMix, labeler_view=LabelerView)
         if self.checkpoint and not self.labeler:
             raise ValueError(f"checkpoint={self.checkpoint!r} needs the name of its network; give labeler=NAME")
+        if self.labeler and bool(self.checkpoint) == self.untrained:
+            raise ValueError(
+                f"labeler={self.labeler!r} needs either the weights of stage 1 or the word that it has none: give checkpoint, a "
+                "file or the folder of its run, or untrained=True to try things out"
+            )
         if self.labeler_view == "student" and self.token_mix == "match":
             raise ValueError("labeler_view='student' labels pictures that are mixed already; leave token_mix at 'none'")
         if not 0 <= self.smoothing < 1:
@@ -132,7 +140,8 @@ class StlStudent(Method):
 
     def __init__(self, config: StudentConfig, context: MethodContext) -> None:
         self.config = config
-        self.needs = Needs(token_logits=True, spatial_view=config.labeler_view == "spatial")
+        view = config.labeler_view
+        self.needs = Needs(token_logits=True, spatial_view=view == "spatial", unmixed_view=view == "unmixed")
         self.labeler: nn.Module | None = None
         if config.labeler:
             options = {"num_classes": context.num_classes, **config.options, "token_head": True}
@@ -151,9 +160,11 @@ class StlStudent(Method):
     def _labels(self, step: Step, classes: int) -> Tensor:
         """q [B, N, K] on the student's grid."""
         config, student_grid = self.config, step.outputs.grid
-        seen = step.view if config.labeler_view == "spatial" else step.images
+        seen = {"spatial": step.view, "unmixed": step.unmixed, "student": step.images}[config.labeler_view]
         if seen is None or student_grid is None:
-            raise ValueError("STL needs the spatial view and the grid of the tokens; prepare the step as `needs` says")
+            raise ValueError(
+                f"STL needs the {config.labeler_view} view and the grid of the tokens; prepare the step as `needs` says"
+            )
         logits, grid = self._ask(step, seen, student_grid)
         if logits.shape[-1] != classes:
             raise ValueError(

@@ -49,12 +49,14 @@ class Inputs:
         targets: float32 [B, K], mixed and smoothed.
         labels: int64 [B], of the unmixed pictures.
         view: float [B, 3, H, W], the spatial view, normalised only; None where the batch has none.
+        unmixed: float [B, 3, H, W], `images` without mixing; None where nobody asked for it.
     """
 
     images: Tensor
     targets: Tensor
     labels: Tensor
     view: Tensor | None
+    unmixed: Tensor | None = None
 
 
 def prepare(
@@ -68,6 +70,7 @@ def prepare(
     num_classes: int,
     smoothing: float = 0.0,
     distort: Distort | None = None,
+    with_unmixed: bool = False,
 ) -> Inputs:
     """Mixes, normalises and erases; with `distort`: normalises, distorts, mixes, erases.
 
@@ -83,18 +86,23 @@ def prepare(
         num_classes: K.
         smoothing: s of the targets.
         distort: DeepAugment's; chooses the samples that it distorts itself.
+        with_unmixed: make `Inputs.unmixed` too.
     """
     labels = batch.labels.to(device, non_blocking=True)
     pixels = batch.images.to(device, non_blocking=True)
-    if distort is None:
-        images = normalised(apply_mix(pixels, mix), mean, std)
-    else:
-        images = apply_mix(distort(normalised(pixels, mean, std), batch.seeds), mix)
+    distorted = None if distort is None else distort(normalised(pixels, mean, std), batch.seeds)
+
+    def finished(mix: Mix | None) -> Tensor:
+        images = normalised(apply_mix(pixels, mix), mean, std) if distorted is None else apply_mix(distorted, mix)
+        return erase(images, batch.seeds, augment.erasing)
+
+    images = finished(mix)
     return Inputs(
-        images=erase(images, batch.seeds, augment.erasing),
+        images=images,
         targets=mixed_targets(labels, mix, num_classes, smoothing),
         labels=labels,
         view=None if batch.view is None else normalised(batch.view.to(device, non_blocking=True), mean, std),
+        unmixed=(images if mix is None else finished(None)) if with_unmixed else None,
     )
 
 

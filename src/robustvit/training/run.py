@@ -18,12 +18,13 @@ from robustvit.methods.base import Method, MethodContext, Needs, Step
 from robustvit.training.batches import Batch, TrainingData
 from robustvit.training.config import TrainConfig
 from robustvit.training.config_io import ConfigError
+from robustvit.training.deepaugment import build_distortion
+from robustvit.training.distortion import Distortion
 from robustvit.training.distributed import Workers
 from robustvit.training.forward import Forward, TrainedNetwork, loss_terms, needs_of
 from robustvit.training.inputs import prepare
 from robustvit.training.mixing import draw_mix
 from robustvit.training.networks import build_network, frozen_network
-from robustvit.training.noise2net import Distortion, build_distortion
 from robustvit.training.optimization import Schedule, build_optimizer, total_updates
 
 __all__ = ["NotFiniteError", "Run"]
@@ -210,6 +211,7 @@ class Run:
             num_classes=self.num_classes,
             smoothing=config.loss.smoothing,
             distort=self.distort,
+            with_unmixed=self.needs.unmixed_view,
         )
         images = made.images.contiguous(memory_format=torch.channels_last) if config.loop.channels_last else made.images
         return Step(
@@ -224,6 +226,7 @@ class Run:
             mean=self.mean,
             std=self.std,
             view=made.view,
+            unmixed=made.unmixed,
             mix=mix,
         )
 

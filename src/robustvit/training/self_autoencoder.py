@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from robustvit.corruptions.randomness import keyed_seed
 from robustvit.files import write_whole
 from robustvit.methods.base import sample_generator
+from robustvit.training.distortion import Distortion, convolve_each
 from robustvit.training.filter_perturbations import CODE, FILTERS_OF_AUTOENCODER, Perturbation, draw_index
-from robustvit.training.noise2net import Distortion, convolve_each
 
 __all__ = ["Autoencoder", "SelfAutoencoder", "draw_from", "fit", "learned_network", "repeated_weights", "train_autoencoder"]
 

@@ -209,7 +209,7 @@ def test_wrong_requests_are_explained() -> None:
     with pytest.raises(ValueError, match="checkpoint='stage1' needs the name of its network"):
         StudentConfig(checkpoint="stage1")
     for weights in ({}, {"checkpoint": "stage1", "untrained": True}):
-        with pytest.raises(ValueError, match="needs either the weights of stage 1"):
+        with pytest.raises(ValueError, match="needs the weights of stage 1, or"):
             StudentConfig(labeler="fan_vit_nano", **weights)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="leave token_mix at 'none'"):
         StudentConfig(labeler_view="student", token_mix="match")

@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from robustvit.methods.base import sample_generator
+from robustvit.training.distortion import convolve_each
 from robustvit.training.filter_perturbations import FEATURES_BEFORE, FEATURES_WITHIN, FILTERS, Perturbation, draw_index
-from robustvit.training.noise2net import convolve_each
 from robustvit.training.self_autoencoder import STEPS, LearnedDistortion, draw_from, fit, learned_network, repeated_weights
 
 __all__ = ["SelfUpscaler", "Upscaler", "train_upscaler"]

@@ -121,8 +121,8 @@ class StudentConfig:
             raise ValueError(f"checkpoint={self.checkpoint!r} needs the name of its network; give labeler=NAME")
         if self.labeler and bool(self.checkpoint) == self.untrained:
             raise ValueError(
-                f"labeler={self.labeler!r} needs the weights of stage 1, or the word that it has none: give checkpoint (a file, "
-                "or the folder of its run), or untrained=True to try things out"
+                f"labeler={self.labeler!r} needs the weights of stage 1, or the word that it has none: give checkpoint (file "
+                "or folder of its run), or untrained=True to try things out"
             )
         if self.labeler_view == "student" and self.token_mix == "match":
             raise ValueError("labeler_view='student' labels pictures that are mixed already; leave token_mix at 'none'")

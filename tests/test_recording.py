@@ -470,3 +470,18 @@ def test_a_part_that_is_not_on_the_tape_is_refused() -> None:
     for start, stop, of in ((0, 1, 3), (1, 1, 2), (0, 3, 2), (-1, 1, 2)):
         with pytest.raises(ValueError, match=f"pictures {start} to {stop} of {of} are not on a tape of 2 pictures"):
             tape.part(start, stop, of)
+
+
+def test_windows_say_which_token_stands_where() -> None:
+    model, images = build("swin")
+    model.eval()
+    with torch.no_grad(), rv.record(model) as tape:
+        model(images)
+    for windows, (H, W) in zip(tape.windows, tape.grids, strict=True):
+        assert sorted(windows[windows >= 0].tolist()) == list(range(H * W))
+    assert tape.windows[0][0].tolist() == [16 * row + column for row in range(4) for column in range(4)]
+    assert tape.windows[1][0].tolist() == [16 * row + column for row in range(2, 6) for column in range(2, 6)]  # shifted by 2
+    other, images = build("vit")
+    with torch.no_grad(), rv.record(other) as tape:
+        other(images)
+    assert tape.windows == [None] * len(tape.grids)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import torch
@@ -85,6 +85,7 @@ class Tape:
         grids: per block (Hp, Wp), the grid that the image tokens of the features are on.
         regions: per block None, or int [windows, M] for Swin's windows that are shifted or padded: tokens with different
             numbers do not see each other, and -1 marks padding (which the others may see).
+        windows: per block None, or int64 [windows, M] for Swin: which token of the grid stands where, -1 for padding.
         rows: per block what rows of its map can be computed from, without the whole map; None for attention of another kind
             than ViT's, RVT's and Swin's. Kept only while gradients are, where it takes no memory of its own (with gradient
             checkpointing, that of q, k and v); else empty.
@@ -106,6 +107,7 @@ class Tape:
         self.features: list[Tensor] = []
         self.grids: list[tuple[int, int]] = []
         self.regions: list[Tensor | None] = []
+        self.windows: list[Tensor | None] = []
         self.row_makers: list[Callable[[], AttentionRows] | None] = []
         self.class_attention: list[Tensor] = []
 
@@ -141,7 +143,7 @@ class Tape:
         for name in ("attention", "features", "class_attention"):
             setattr(tape, name, [x[cut(x)] for x in getattr(self, name)])
         tape.row_makers = [None if make is None else cache(partial(cut_rows, make)) for make in self.row_makers]
-        tape.grids, tape.regions = list(self.grids), list(self.regions)
+        tape.grids, tape.regions, tape.windows = list(self.grids), list(self.regions), list(self.windows)
         return tape
 
 
@@ -286,9 +288,11 @@ class _BlockRecorder:
             grid = (output.shape[1], output.shape[2])
             output = output.flatten(1, 2)
             self.tape.regions.append(_regions(grid, self.block.window_size, self.masks, output.device))
+            self.tape.windows.append(_window_tokens(grid, self.block.window_size, self.block.shift_size).to(output.device))
         else:
             grid = inputs[1] if len(inputs) > 1 and isinstance(inputs[1], tuple) else self.source.grid
             self.tape.regions.append(None)
+            self.tape.windows.append(None)
         self.tape.features.append(output)
         self.tape.grids.append(grid if grid is not None else (1, output.shape[1] - self.tape.prefix_tokens))
 
@@ -304,14 +308,22 @@ def _rows(attention: Any, projected: Tensor, masks: list[Tensor], dropout: float
     return replace(rows, q=attention.q_norm(q), k=attention.k_norm(k))
 
 
+@lru_cache(maxsize=64)
+def _window_tokens(grid: tuple[int, int], window: tuple[int, int], shift: tuple[int, int]) -> Tensor:
+    """int64 [windows, M]: which token stands where; timm shifts first and pads then, at the end."""
+    H, W = grid
+    tokens = torch.arange(H * W).view(H, W).roll((-shift[0], -shift[1]), (0, 1))
+    padding = [0, -W % window[1], 0, -H % window[0]]
+    padded = nn.functional.pad(tokens, padding, value=-1)
+    return window_partition(padded[None, ..., None], window).flatten(1)
+
+
 def _regions(grid: tuple[int, int], window: tuple[int, int], masks: list[Tensor], device: torch.device) -> Tensor | None:
     """Region numbers [windows, M] of a map of size `grid` in windows; None where all tokens of a window see each other."""
     padded = [-(-n // side) * side for n, side in zip(grid, window, strict=True)]
     if not masks and padded == list(grid):
         return None
-    is_real = torch.zeros(1, *padded, 1, dtype=torch.bool, device=device)
-    is_real[:, : grid[0], : grid[1]] = True  # timm shifts first and pads then, at the end
-    is_real = window_partition(is_real, window).flatten(1)  # windows M
+    is_real = _window_tokens(grid, window, (0, 0)).to(device) >= 0  # windows M
     # the number of a region: its first token
     numbers = (masks[0] == 0).int().argmax(-1) if masks else torch.zeros_like(is_real, dtype=torch.int64)
     return torch.where(is_real, numbers, -1)

@@ -1,0 +1,22 @@
+"""Attacks on classifiers: functions of pixels in 0 .. 1, with the network's normalisation inside (`PixelNetwork`)."""
+
+from robustvit.attacks.gradient_sign import PGD_PRESETS, PgdSettings, fgsm, pgd
+from robustvit.attacks.patch_fool import PatchFoolSettings, choose_patches, patch_fool
+from robustvit.attacks.patches import PatchSettings, cover_adversarial, cover_random, fit_scorer, load_scorer
+from robustvit.attacks.pixel_network import PixelNetwork
+
+__all__ = [
+    "PGD_PRESETS",
+    "PatchFoolSettings",
+    "PatchSettings",
+    "PgdSettings",
+    "PixelNetwork",
+    "choose_patches",
+    "cover_adversarial",
+    "cover_random",
+    "fgsm",
+    "fit_scorer",
+    "load_scorer",
+    "patch_fool",
+    "pgd",
+]

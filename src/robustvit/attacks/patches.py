@@ -1,0 +1,182 @@
+"""Patches covered with noise: chosen at random, or by a network trained to find those that hurt (`attacks.md` 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from robustvit.attacks.pixel_network import PixelNetwork, channels, check_pixels, frozen
+from robustvit.corruptions.randomness import keyed_seed
+from robustvit.methods.alignment import alignment_loss
+from robustvit.methods.patch_corruption import Noise, PatchScorer, cover_patches, draw_noise, keep_mask, random_scores
+from robustvit.methods.probing import token_stride
+from robustvit.recording import record
+from robustvit.weights import CheckpointError, read_weights
+
+__all__ = ["PatchSettings", "cover_adversarial", "cover_random", "fit_scorer", "load_scorer"]
+
+
+@dataclass(frozen=True)
+class PatchSettings:
+    """How patches are covered.
+
+    Attributes:
+        rho: share of the patches: floor(rho (N - 1)) + 1 of N.
+        patch_size: side in pixels; None takes the token stride of the network, 16 for one without tokens.
+        noise: what covers a patch; "zero" drops it.
+    """
+
+    rho: float = 0.1
+    patch_size: int | None = None
+    noise: Noise = "unit_normalised"
+
+    def side(self, model: PixelNetwork, size: tuple[int, int]) -> int:
+        if self.patch_size is not None:
+            return self.patch_size
+        try:
+            return token_stride(model.network, size)
+        except RuntimeError:  # nothing to record: no tokens
+            return 16
+
+
+A_TENTH = PatchSettings()
+
+
+def cover_random(
+    model: PixelNetwork,
+    images: Tensor,
+    labels: Tensor,
+    settings: PatchSettings = A_TENTH,
+    *,
+    seed: int = 0,
+    sample_ids: Sequence[int | str] | None = None,
+) -> Tensor:
+    """Pictures with random patches covered.
+
+    Args:
+        model: gives the normalisation, in whose units the noise is, and the patches.
+        images: float [B, 3, H, W] in 0 .. 1.
+        labels: int64 [B]; without influence.
+        settings: see `PatchSettings`.
+        seed, sample_ids: what happens to a picture depends on (seed, its id) alone.
+    """
+    ids = check_pixels(images, labels, sample_ids)
+    H, W = images.shape[-2:]
+    side = settings.side(model, (H, W))
+    seeds = _seeds(seed, ids)
+    keep = keep_mask(random_scores(seeds, (H // side) * (W // side), images), settings.rho)
+    return _covered(model, images, keep, settings, seeds)
+
+
+def cover_adversarial(
+    model: PixelNetwork,
+    images: Tensor,
+    labels: Tensor,
+    scorer: PatchScorer,
+    settings: PatchSettings = A_TENTH,
+    *,
+    seed: int = 0,
+    sample_ids: Sequence[int | str] | None = None,
+) -> Tensor:
+    """Pictures with the patches covered that `scorer` chooses; other arguments as in `cover_random`."""
+    ids = check_pixels(images, labels, sample_ids)
+    with torch.no_grad():
+        keep = keep_mask(scorer(model.normalise(images).float()), settings.rho).to(images.dtype)
+    return _covered(model, images, keep, settings, _seeds(seed, ids))
+
+
+def fit_scorer(
+    model: PixelNetwork,
+    batches: Iterable[Tensor],
+    settings: PatchSettings = A_TENTH,
+    *,
+    steps: int = 200,
+    lr: float = 1e-2,
+    seed: int = 0,
+) -> PatchScorer:
+    """A patch corruption network that raises the alignment loss of a frozen classifier.
+
+    Args:
+        model: the classifier; left as it was.
+        batches: pixels [B, 3, H, W] in 0 .. 1, at least `steps` of them.
+        settings: of the covering.
+        steps: of Adam, upwards.
+        lr: its rate.
+        seed: of the start and the noise.
+
+    Raises:
+        ValueError: there are fewer batches.
+    """
+    scorer: PatchScorer | None = None
+    done = 0
+    with frozen(model):
+        for images in batches:
+            if done == steps:
+                break
+            if scorer is None:
+                scorer = _new_scorer(model, images, settings, seed)
+                optimizer = torch.optim.Adam(scorer.parameters(), lr=lr, maximize=True)
+            optimizer.zero_grad()
+            _alignment(model, scorer, images, settings, [keyed_seed(seed, done, i) for i in range(len(images))]).backward()
+            optimizer.step()
+            done += 1
+    if scorer is None or done < steps:
+        raise ValueError(f"{steps} steps of training need as many batches, got {done}")
+    return scorer.eval().requires_grad_(False)
+
+
+def load_scorer(path: str | Path, model: PixelNetwork, size: tuple[int, int], settings: PatchSettings) -> PatchScorer:
+    """The network that AFAT trained beside its classifier: a checkpoint of such a run, or a file of its weights.
+
+    Raises:
+        CheckpointError: the file has no such network, or one for pictures of another size.
+    """
+    weights = read_weights(path)
+    found = {
+        name.rpartition("scorer.")[2]: value for name, value in weights.items() if name.endswith(("conv.weight", "fc.weight"))
+    }
+    scorer = PatchScorer(size, settings.side(model, size))
+    expected = {name: list(value.shape) for name, value in scorer.state_dict().items()}
+    given = {name: list(value.shape) for name, value in found.items()}
+    if given != expected:
+        raise CheckpointError(
+            f"{path} has no patch corruption network for {size[0]}x{size[1]} pixels: {given or 'none'}, not {expected}"
+        )
+    scorer.load_state_dict(found)
+    return scorer.eval().requires_grad_(False)
+
+
+def _alignment(model: PixelNetwork, scorer: PatchScorer, images: Tensor, settings: PatchSettings, seeds: list[int]) -> Tensor:
+    with torch.enable_grad():
+        x = model.normalise(images)
+        keep = keep_mask(scorer(x.float()), settings.rho).to(x.dtype)
+        cover = draw_noise(x, settings.noise, model.mean, model.std, seeds)
+        with torch.no_grad(), record(model.network, attention=False) as clean:
+            model.network(x)
+        with record(model.network, attention=False) as corrupted:
+            model.network(cover_patches(x, keep, cover, model.mean, model.std))
+        return alignment_loss(clean.features, corrupted.features, prefix_tokens=clean.prefix_tokens)
+
+
+def _new_scorer(model: PixelNetwork, images: Tensor, settings: PatchSettings, seed: int) -> PatchScorer:
+    H, W = images.shape[-2:]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(keyed_seed(seed, "scorer") >> 1)
+        return PatchScorer((H, W), settings.side(model, (H, W))).to(images.device)
+
+
+def _covered(model: PixelNetwork, images: Tensor, keep: Tensor, settings: PatchSettings, seeds: list[int]) -> Tensor:
+    """In pixels; what is kept is untouched."""
+    x = model.normalise(images)
+    cover = draw_noise(x, settings.noise, model.mean, model.std, seeds)
+    noise = (cover * channels(model.std, x) + channels(model.mean, x)).clamp(0, 1)
+    zero, one = (0.0,) * 3, (1.0,) * 3
+    return cover_patches(images, keep, noise, zero, one)
+
+
+def _seeds(seed: int, ids: Sequence[int | str]) -> list[int]:
+    return [keyed_seed(seed, i, "patches") for i in ids]

@@ -1,0 +1,84 @@
+"""What every attack works on: a classifier of pixels in 0 .. 1, frozen while it is attacked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from robustvit.data.protocols import normalisation_of
+
+__all__ = ["PixelNetwork", "check_pixels", "frozen"]
+
+
+class PixelNetwork(nn.Module):
+    """`f(x) = network((x - mean) / std)`: pixels [B, 3, H, W] in 0 .. 1 -> logits [B, K] in float32.
+
+    Args:
+        network: a classifier of normalised pictures.
+        mean, std: of its normalisation; None takes the network's own (timm's `pretrained_cfg`).
+        columns: outputs that compete; None for all.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+        columns: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__()
+        own_mean, own_std = normalisation_of(network)
+        self.network = network
+        self.mean, self.std = tuple(mean or own_mean), tuple(std or own_std)
+        self.columns = None if columns is None else list(columns)
+
+    def normalise(self, pixels: Tensor) -> Tensor:
+        return (pixels - channels(self.mean, pixels)) / channels(self.std, pixels)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        logits = self.network(self.normalise(pixels)).float()
+        return logits if self.columns is None else logits[:, self.columns]
+
+
+def channels(values: Sequence[float], like: Tensor) -> Tensor:
+    """One value a channel as [3, 1, 1]."""
+    return torch.tensor(values, dtype=like.dtype, device=like.device)[:, None, None]
+
+
+@contextmanager
+def frozen(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode and parameters without gradients inside; every mode and flag is back afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    model.eval().requires_grad_(False)
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+        for parameter, flag in flags:
+            parameter.requires_grad_(flag)
+
+
+def check_pixels(images: Tensor, labels: Tensor, seeds: Sequence[int | str] | None) -> list[int | str]:
+    """The seeds of the samples, 0, 1, ... where none are given.
+
+    Raises:
+        ValueError: the pictures are not pixels in 0 .. 1, or there is not a label and a seed for each.
+    """
+    if images.ndim != 4 or images.shape[1] != 3 or not images.is_floating_point():
+        raise ValueError(f"attacks take float pixels [B, 3, H, W] in 0 .. 1, got {images.dtype} {list(images.shape)}")
+    if images.numel() and not (images.min() >= 0 and images.max() <= 1):
+        raise ValueError(
+            f"attacks take pixels in 0 .. 1, got values from {images.min():.3g} to {images.max():.3g}; do not normalise them: "
+            "the network does (`PixelNetwork`)"
+        )
+    if labels.shape != images.shape[:1]:
+        raise ValueError(f"{len(images)} pictures need as many labels, got {list(labels.shape)}")
+    chosen: list[int | str] = list(range(len(images))) if seeds is None else list(seeds)
+    if len(chosen) != len(images):
+        raise ValueError(f"{len(images)} pictures need as many seeds, got {len(chosen)}")
+    return chosen

@@ -87,8 +87,8 @@ class Tape:
             numbers do not see each other, and -1 marks padding (which the others may see).
         windows: per block None, or int64 [windows, M] for Swin: which token of the grid stands where, -1 for padding.
         rows: per block what rows of its map can be computed from, without the whole map; None for attention of another kind
-            than ViT's, RVT's and Swin's. Kept only while gradients are, where it takes no memory of its own (with gradient
-            checkpointing, that of q, k and v); else empty.
+            than ViT's, RVT's and Swin's. Kept while gradients are, where it takes no memory of its own (with gradient
+            checkpointing, that of q, k and v), or where it is asked for; else empty.
         class_attention: per class-attention block [B, heads, 1, 1 + N] (FAN; elsewhere empty).
         prefix_tokens: class and distillation tokens in front of the image tokens.
     """
@@ -173,7 +173,7 @@ def _has_attention(module: nn.Module) -> bool:
 
 
 @contextmanager
-def record(model: nn.Module, *, attention: bool = True) -> Iterator[Tape]:
+def record(model: nn.Module, *, attention: bool = True, rows: bool | None = None) -> Iterator[Tape]:
     """Records attention and features of every block while the body runs.
 
     Outputs, gradients and training mode are those of the network without recording; tensors keep their gradient history unless
@@ -184,6 +184,7 @@ def record(model: nn.Module, *, attention: bool = True) -> Iterator[Tape]:
     Args:
         model: the network, or a wrapper that has it inside (`torch.compile`, `features_only=True`).
         attention: False records features alone, and leaves attention fused.
+        rows: keep what rows of the maps can be computed from (`Tape.rows`); None does where gradients are kept, at no cost.
 
     Raises:
         NothingRecordedError: the network has no attention that can be read, or the body did not run it.
@@ -206,7 +207,7 @@ def record(model: nn.Module, *, attention: bool = True) -> Iterator[Tape]:
         for handle in source.handles:
             stack.callback(handle.remove)
         for block in blocks:
-            for handle in _BlockRecorder(block, block is first, tape, source, attention).handles:
+            for handle in _BlockRecorder(block, block is first, tape, source, attention, rows).handles:
                 stack.callback(handle.remove)
             if attention:
                 stack.enter_context(_attribute(block.attn, "fused_attn", False))
@@ -244,8 +245,8 @@ class _GridSource:
 class _BlockRecorder:
     """Hooks that write one block to the tape: its output, what its map is made from, and the map where `maps` are wanted."""
 
-    def __init__(self, block: Any, is_first: bool, tape: Tape, source: _GridSource, maps: bool) -> None:
-        self.block, self.tape, self.source = block, tape, source
+    def __init__(self, block: Any, is_first: bool, tape: Tape, source: _GridSource, maps: bool, rows: bool | None) -> None:
+        self.block, self.tape, self.source, self.rows = block, tape, source, rows
         self.attention: Any = block.attn
         self.is_windowed = isinstance(self.attention, WindowAttention)
         self.projected: Tensor | None = None
@@ -267,12 +268,16 @@ class _BlockRecorder:
         (self.tape.class_attention if isinstance(self.attention, ClassAttn) else self.tape.attention).append(output)
 
     def _note_projection(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
-        self.projected = output if torch.is_grad_enabled() else None
+        self.projected = output if self._keeps_rows else None
+
+    @property
+    def _keeps_rows(self) -> bool:
+        return torch.is_grad_enabled() if self.rows is None else self.rows
 
     def _keep_rows(self, module: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any], output: Tensor) -> None:
         self.masks = [given for given in (*inputs[1:], *options.values()) if given is not None and given is not False]
         projected, self.projected = self.projected, None
-        if not torch.is_grad_enabled():
+        if not self._keeps_rows:
             return
         is_known = projected is not None and (self.is_windowed or not self.masks)
         self.tape.row_makers.append(self._rows_later(projected) if is_known else None)  # type: ignore[arg-type]

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from robustvit.attacks.pixel_network import PixelNetwork, channels, check_pixels, frozen
+from robustvit.attacks.pixel_network import PixelNetwork, channels, check_pixels
 from robustvit.corruptions.randomness import keyed_seed
-from robustvit.methods.alignment import alignment_loss
 from robustvit.methods.patch_corruption import Noise, PatchScorer, cover_patches, draw_noise, keep_mask, random_scores
-from robustvit.methods.probing import token_stride
+from robustvit.methods.probing import evaluation_mode, token_stride
 from robustvit.recording import record
-from robustvit.weights import CheckpointError, read_weights
+from robustvit.training.checkpoint import method_state
+from robustvit.weights import CheckpointError
 
 __all__ = ["PatchSettings", "cover_adversarial", "cover_random", "fit_scorer", "load_scorer"]
 
@@ -95,71 +96,86 @@ def fit_scorer(
     settings: PatchSettings = A_TENTH,
     *,
     steps: int = 200,
-    lr: float = 1e-2,
+    lr: float = 1e-3,
     seed: int = 0,
 ) -> PatchScorer:
-    """A patch corruption network that raises the alignment loss of a frozen classifier.
+    """A patch corruption network for a frozen classifier: it learns which patches change the features most.
+
+    Two random masks of every picture are tried; the patches of the one with the larger alignment loss should get the lower
+    scores (a logistic loss on the difference of their sums). AFAT's straight-through gradient knows nothing of patches that
+    are not covered, and does not reliably climb on a frozen classifier.
 
     Args:
         model: the classifier; left as it was.
         batches: pixels [B, 3, H, W] in 0 .. 1, at least `steps` of them.
         settings: of the covering.
-        steps: of Adam, upwards.
+        steps: of Adam.
         lr: its rate.
-        seed: of the start and the noise.
+        seed: of the start, the masks and the noise.
 
     Raises:
         ValueError: there are fewer batches.
     """
     scorer: PatchScorer | None = None
     done = 0
-    with frozen(model):
-        for images in batches:
-            if done == steps:
-                break
-            if scorer is None:
-                scorer = _new_scorer(model, images, settings, seed)
-                optimizer = torch.optim.Adam(scorer.parameters(), lr=lr, maximize=True)
-            optimizer.zero_grad()
-            _alignment(model, scorer, images, settings, [keyed_seed(seed, done, i) for i in range(len(images))]).backward()
-            optimizer.step()
-            done += 1
+    for images in batches:
+        if done == steps:
+            break
+        if scorer is None:
+            scorer = _new_scorer(model, images, settings, seed)
+            optimizer = torch.optim.Adam(scorer.parameters(), lr=lr)
+        optimizer.zero_grad()
+        _ranking_loss(model, scorer, images, settings, [keyed_seed(seed, done, i) for i in range(len(images))]).backward()
+        optimizer.step()
+        done += 1
     if scorer is None or done < steps:
         raise ValueError(f"{steps} steps of training need as many batches, got {done}")
     return scorer.eval().requires_grad_(False)
 
 
-def load_scorer(path: str | Path, model: PixelNetwork, size: tuple[int, int], settings: PatchSettings) -> PatchScorer:
-    """The network that AFAT trained beside its classifier: a checkpoint of such a run, or a file of its weights.
+def load_scorer(place: str | Path) -> PatchScorer:
+    """The patch corruption network that AFAT trained beside its classifier.
+
+    Args:
+        place: the folder of the run, or one of its checkpoints.
 
     Raises:
-        CheckpointError: the file has no such network, or one for pictures of another size.
+        FileNotFoundError, CheckpointError: there is no run with such a network.
     """
-    weights = read_weights(path)
-    found = {
-        name.rpartition("scorer.")[2]: value for name, value in weights.items() if name.endswith(("conv.weight", "fc.weight"))
-    }
-    scorer = PatchScorer(size, settings.side(model, size))
-    expected = {name: list(value.shape) for name, value in scorer.state_dict().items()}
-    given = {name: list(value.shape) for name, value in found.items()}
-    if given != expected:
-        raise CheckpointError(
-            f"{path} has no patch corruption network for {size[0]}x{size[1]} pixels: {given or 'none'}, not {expected}"
-        )
-    scorer.load_state_dict(found)
+    learned = method_state(place, "afat")
+    if not learned:
+        raise CheckpointError(f"the run in {place} chose its patches at random (selection=random): it has no network for that")
+    state = learned["scorer"]
+    H, W = learned["img_size"]
+    scorer = PatchScorer((H, W), state["conv.weight"].shape[-1])
+    scorer.load_state_dict(state)
     return scorer.eval().requires_grad_(False)
 
 
-def _alignment(model: PixelNetwork, scorer: PatchScorer, images: Tensor, settings: PatchSettings, seeds: list[int]) -> Tensor:
-    with torch.enable_grad():
-        x = model.normalise(images)
-        keep = keep_mask(scorer(x.float()), settings.rho).to(x.dtype)
-        cover = draw_noise(x, settings.noise, model.mean, model.std, seeds)
-        with torch.no_grad(), record(model.network, attention=False) as clean:
-            model.network(x)
-        with record(model.network, attention=False) as corrupted:
-            model.network(cover_patches(x, keep, cover, model.mean, model.std))
-        return alignment_loss(clean.features, corrupted.features, prefix_tokens=clean.prefix_tokens)
+def _ranking_loss(
+    model: PixelNetwork, scorer: PatchScorer, images: Tensor, settings: PatchSettings, seeds: list[int]
+) -> Tensor:
+    x = model.normalise(images)
+    N = scorer.grid[0] * scorer.grid[1]
+    clean = _features(model, x)
+    hurt, sums = [], []
+    scores = scorer(x.float())
+    for attempt in range(2):
+        drawn = [keyed_seed(value, attempt, "mask") for value in seeds]
+        keep = keep_mask(random_scores(drawn, N, x), settings.rho)
+        cover = draw_noise(x, settings.noise, model.mean, model.std, drawn)
+        spoiled = _features(model, cover_patches(x, keep, cover, model.mean, model.std))
+        change = [(a - b).square().flatten(1).mean(1) for a, b in zip(clean, spoiled, strict=True)]
+        hurt.append(torch.stack(change).mean(0))  # L_align of each picture
+        sums.append((scores * (1 - keep)).sum(1))
+    return F.softplus((sums[0] - sums[1]) * (hurt[0] - hurt[1]).sign()).mean()
+
+
+def _features(model: PixelNetwork, x: Tensor) -> list[Tensor]:
+    """Image tokens after every block."""
+    with evaluation_mode(model), record(model.network, attention=False) as tape:
+        model.network(x)
+    return [features[:, tape.prefix_tokens :].float() for features in tape.features]
 
 
 def _new_scorer(model: PixelNetwork, images: Tensor, settings: PatchSettings, seed: int) -> PatchScorer:

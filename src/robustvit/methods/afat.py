@@ -201,7 +201,8 @@ class Afat(Method):
     def state_dict(self) -> dict[str, Any]:
         if self.scorer is None:
             return {}
-        return {"scorer": self.scorer.state_dict(), "optimizer": self.optimizer.state_dict()}
+        state = {"scorer": self.scorer.state_dict(), "optimizer": self.optimizer.state_dict()}
+        return {**state, "img_size": list(self.scorer.img_size)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         if self.scorer is not None:

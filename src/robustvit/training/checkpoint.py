@@ -17,7 +17,7 @@ import torch
 from robustvit.files import write_whole
 from robustvit.weights import CheckpointError
 
-__all__ = ["Checkpoints", "Found"]
+__all__ = ["Checkpoints", "Found", "method_state"]
 
 FORMAT = "robustvit training 1"
 _NAME = re.compile(r"checkpoint-(\d+)\.pt")
@@ -82,6 +82,36 @@ class Checkpoints:
             told = "; ".join(f"{path.name}: {reason}" for path, reason in passed_over)
             raise CheckpointError(f"no checkpoint in {self.folder} can be used ({told}); start the run in another folder")
         return None
+
+
+def method_state(place: str | Path, method: str) -> dict[str, Any]:
+    """What a method of a run has learned.
+
+    Args:
+        place: the folder of the run, whose newest checkpoint counts, or a checkpoint.
+        method: its name, e.g. "afat".
+
+    Raises:
+        FileNotFoundError: there is nothing at `place`.
+        CheckpointError: it is no run, or one without this method.
+    """
+    path = Path(place)
+    if path.is_dir():
+        found = Checkpoints(path / "checkpoints", 1).newest()
+        if found is None:
+            raise CheckpointError(f"there are no checkpoints in {path / 'checkpoints'}; give the folder of a training run")
+        state, path = found.state, found.path
+    elif path.is_file():
+        try:
+            state = _load(path)
+        except CheckpointError as error:
+            raise CheckpointError(f"{path} cannot be used: {error}") from error
+    else:
+        raise FileNotFoundError(f"there is no {path}; give the folder of a training run, or one of its checkpoints")
+    if method not in state["methods"]:
+        known = ", ".join(state["methods"]) or "none"
+        raise CheckpointError(f"{path} is of a run without {method} (its methods: {known}); train with methods.{method}={{}}")
+    return state["methods"][method]
 
 
 def _update_of(path: Path) -> int:

@@ -1,0 +1,90 @@
+"""Does a network look at the same things when the picture is spoiled? (TAP Fig. 1 and 5, AFAT Fig. 4)"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from robustvit.analysis.attention_chunks import ROWS, map_chunks, observe
+from robustvit.recording import Tape
+
+__all__ = ["Stability", "attention_cosines", "attention_stability"]
+
+DEFINITION = (
+    "cosine between the attention maps of the clean and of the spoiled picture, for every layer and head, prefix tokens "
+    "left out; a picture has the mean over layers and heads (Swin: over windows first)"
+)
+
+
+def attention_cosines(clean: Tape, spoiled: Tape, pictures: int, *, rows: int = ROWS) -> list[Tensor]:
+    """`cos(vec A_clean[l, h], vec A_spoiled[l, h])`: per layer [B, heads], the mean over windows.
+
+    Args:
+        clean, spoiled: from `observe`, of the same pictures.
+        pictures: B.
+        rows: of the maps that exist at a time.
+    """
+    found = []
+    for layer in range(len(clean.grids)):
+        product = first = second = torch.zeros(())
+        for a, b in zip(map_chunks(clean, layer, pictures, rows), map_chunks(spoiled, layer, pictures, rows), strict=True):
+            product = product + (a * b).sum((-1, -2))  # B W heads
+            first, second = first + a.square().sum((-1, -2)), second + b.square().sum((-1, -2))
+        cosine = product / (first.sqrt() * second.sqrt()).clamp(min=torch.finfo(torch.float32).tiny)
+        found.append(cosine.mean(1))
+    return found
+
+
+@dataclass(frozen=True)
+class Stability:
+    """What `attention_stability` found.
+
+    Attributes:
+        of_pictures: float [pictures], the mean over layers and heads.
+        of_layers: per layer [heads], the mean over pictures.
+    """
+
+    of_pictures: Tensor
+    of_layers: list[Tensor]
+
+    @property
+    def mean(self) -> float:
+        return float(self.of_pictures.mean())
+
+    @property
+    def worst(self) -> float:
+        """The mean of the worst 5 % of the pictures, at least one."""
+        count = max(1, round(0.05 * len(self.of_pictures)))
+        return float(self.of_pictures.sort().values[:count].mean())
+
+
+def attention_stability(model: nn.Module, pairs: Iterable[tuple[Tensor, Tensor]], *, rows: int = ROWS) -> Stability:
+    """Attention stability over a data set, in constant memory.
+
+    Args:
+        model: a network with attention; evaluated as it is, and left so.
+        pairs: batches of (clean, spoiled) pictures [B, 3, H, W], normalised.
+        rows: see `attention_cosines`.
+
+    Raises:
+        ValueError: there are no pictures.
+    """
+    of_pictures: list[Tensor] = []
+    sums: list[Tensor] = []
+    for clean, spoiled in pairs:
+        with observe(model) as first:
+            model(clean)
+        with observe(model) as second:
+            model(spoiled)
+        with torch.no_grad():
+            cosines = attention_cosines(first, second, len(clean), rows=rows)
+        of_pictures.append(torch.cat(cosines, dim=1).mean(1).cpu())
+        totals = [cosine.sum(0).cpu() for cosine in cosines]
+        sums = totals if not sums else [a + b for a, b in zip(sums, totals, strict=True)]
+    if not of_pictures:
+        raise ValueError("there are no pictures to compare; give at least one pair of a clean and a spoiled batch")
+    values = torch.cat(of_pictures)
+    return Stability(values, [total / len(values) for total in sums])

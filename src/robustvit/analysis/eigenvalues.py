@@ -1,0 +1,109 @@
+"""How many groups the tokens of a block fall into: eigenvalues of their affinity S = Z Z^T (FAN 2.2, Fig. 3 a, b).
+
+S has the non-zero spectrum of Z^T Z, so the smaller of the two is taken. Only the number of eigenvalues above a threshold is
+wanted, which is the number of positive pivots of S - threshold I (Sylvester): no spectrum is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from robustvit.methods.probing import evaluation_mode
+from robustvit.recording import record
+
+__all__ = ["EPSILON", "EigenvalueCounts", "count_above", "eigenvalue_counts", "significant_eigenvalues"]
+
+EPSILON = 0.01
+POWER_STEPS = 30
+
+
+@dataclass(frozen=True)
+class EigenvalueCounts:
+    """Per block, the mean over pictures.
+
+    Attributes:
+        significant: [L], eigenvalues of S above epsilon times the largest.
+        zero: [L], the others; together they are as many as there are tokens.
+        epsilon: relative threshold.
+    """
+
+    significant: Tensor
+    zero: Tensor
+    epsilon: float
+
+    @property
+    def definition(self) -> str:
+        return (
+            f"eigenvalues of S = Z Z^T, Z the image tokens after a block; significant: above {self.epsilon:g} of the largest, "
+            "zero: the others; the threshold is ours"
+        )
+
+
+def significant_eigenvalues(tokens: Tensor, epsilon: float = EPSILON) -> Tensor:
+    """int64 [B]: how many eigenvalues of `Z Z^T` are above `epsilon` times the largest.
+
+    Args:
+        tokens: Z [B, N, C].
+        epsilon: relative threshold, 0 < epsilon < 1.
+    """
+    if not 0 < epsilon < 1:
+        raise ValueError(f"epsilon={epsilon!r} is not possible; give a share of the largest eigenvalue, between 0 and 1")
+    Z = tokens.double()
+    gram = Z @ Z.mT if Z.shape[1] < Z.shape[2] else Z.mT @ Z
+    return count_above(gram, epsilon * largest_eigenvalue(gram))
+
+
+def largest_eigenvalue(matrices: Tensor) -> Tensor:
+    """[B], of positive semi-definite matrices [B, n, n]: `POWER_STEPS` power iterations with the 8th power of the matrix."""
+    power = matrices
+    for _ in range(3):
+        power = power / _trace(power)
+        power = power @ power
+    power = power / _trace(power)
+    column = power.diagonal(dim1=-2, dim2=-1).argmax(-1)  # has a part along the first eigenvector
+    vector = power[torch.arange(len(power)), :, column, None]  # B n 1
+    for _ in range(POWER_STEPS):
+        vector = power @ vector
+        vector = vector / vector.norm(dim=1, keepdim=True).clamp(min=torch.finfo(power.dtype).tiny)
+    return (vector * (matrices @ vector)).sum((1, 2))
+
+
+def _trace(matrices: Tensor) -> Tensor:
+    """[B, 1, 1], never 0."""
+    return matrices.diagonal(dim1=-2, dim2=-1).sum(-1).clamp(min=torch.finfo(matrices.dtype).tiny)[:, None, None]
+
+
+def count_above(matrices: Tensor, threshold: Tensor) -> Tensor:
+    """int64 [B]: eigenvalues of the symmetric matrices [B, n, n] above the threshold [B], by the inertia of A - t I."""
+    n = matrices.shape[-1]
+    shifted = matrices - threshold[:, None, None] * torch.eye(n, dtype=matrices.dtype, device=matrices.device)
+    factors, pivots = torch.linalg.ldl_factor(shifted)
+    in_pair = pivots < 0  # a 2 x 2 pivot has one positive and one negative eigenvalue
+    positive = ((factors.diagonal(dim1=-2, dim2=-1) > 0) & ~in_pair).sum(-1)
+    return positive + in_pair.sum(-1) // 2
+
+
+def eigenvalue_counts(model: nn.Module, batches: Iterable[Tensor], epsilon: float = EPSILON) -> EigenvalueCounts:
+    """Over a data set.
+
+    Args:
+        model: a network with attention.
+        batches: normalised pictures [B, 3, H, W].
+        epsilon: see `significant_eigenvalues`.
+    """
+    total, tokens, count = torch.zeros(()), torch.zeros(()), 0
+    for images in batches:
+        with evaluation_mode(model), record(model, attention=False) as tape:
+            model(images)
+        features = [block[:, tape.prefix_tokens :] for block in tape.features]
+        total = total + torch.stack([significant_eigenvalues(Z, epsilon).sum().cpu() for Z in features])
+        tokens = torch.tensor([Z.shape[1] for Z in features])
+        count += len(images)
+    if not count:
+        raise ValueError("there are no pictures to look at; give at least one batch")
+    significant = total / count
+    return EigenvalueCounts(significant, tokens - significant, epsilon)

@@ -1,0 +1,62 @@
+"""Do the heads of a layer look at different things? (TAP 4.1.2)"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from robustvit.analysis.attention_chunks import ROWS, map_chunks, observe
+from robustvit.recording import Tape
+
+__all__ = ["head_diversity", "head_similarity"]
+
+DEFINITION = (
+    "mean over layers and over pairs of different heads of the cosine between their attention maps, prefix tokens left out; "
+    "lower is more diverse (Swin: per window, then averaged)"
+)
+
+
+def head_similarity(tape: Tape, pictures: int, *, rows: int = ROWS) -> Tensor:
+    """[L, B]: the mean over pairs of different heads of `cos(vec A[l, h], vec A[l, h'])`; NaN for layers with one head.
+
+    Args:
+        tape: from `observe`.
+        pictures: B.
+        rows: of the maps that exist at a time.
+    """
+    found = []
+    for layer in range(len(tape.grids)):
+        gram = sum((_gram(chunk) for chunk in map_chunks(tape, layer, pictures, rows)), start=torch.zeros(()))  # B W h h
+        norms = gram.diagonal(dim1=-2, dim2=-1).sqrt().clamp(min=torch.finfo(torch.float32).tiny)
+        cosine = gram / (norms[..., :, None] * norms[..., None, :])
+        heads = cosine.shape[-1]
+        pairs = torch.triu(torch.ones(heads, heads, dtype=torch.bool, device=cosine.device), diagonal=1)
+        found.append(cosine[..., pairs].mean(-1).mean(1))
+    return torch.stack(found)
+
+
+def _gram(chunk: Tensor) -> Tensor:
+    flat = chunk.flatten(-2)  # B W heads (R N)
+    return flat @ flat.transpose(-2, -1)
+
+
+def head_diversity(model: nn.Module, batches: Iterable[Tensor], *, rows: int = ROWS) -> Tensor:
+    """[L]: `head_similarity` over a data set, the mean over pictures.
+
+    Args:
+        model: a network with attention.
+        batches: normalised pictures [B, 3, H, W].
+        rows: see `head_similarity`.
+    """
+    total, count = torch.zeros(()), 0
+    for images in batches:
+        with observe(model) as tape:
+            model(images)
+        with torch.no_grad():
+            total = total + head_similarity(tape, len(images), rows=rows).sum(1).cpu()
+        count += len(images)
+    if not count:
+        raise ValueError("there are no pictures to look at; give at least one batch")
+    return total / count

@@ -1,0 +1,84 @@
+"""Do a few tokens get all the attention, whoever asks? Three numbers for what TAP 3.1 describes in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from robustvit.analysis.attention_chunks import ROWS, map_chunks, observe
+from robustvit.recording import Tape
+
+__all__ = ["MOST", "Overfocus", "overfocus", "overfocus_of"]
+
+MOST = 5
+"""Tokens whose share of the attention counts."""
+DEFINITION = (
+    f"of the map averaged over heads, prefix tokens left out: the share of all attention that the {MOST} most attended tokens "
+    "get; the number of tokens that get more than 2/N on average; the mean cosine between rows and the mean row"
+)
+
+
+@dataclass(frozen=True)
+class Overfocus:
+    """One value a layer [L], the mean over pictures (Swin: over windows first); of one batch [L, B].
+
+    Attributes:
+        top_share: share of all attention that the most attended tokens get.
+        crowded: tokens that get more than 2/N on average.
+        row_similarity: mean cosine between rows and the mean row; 1 where all queries look alike.
+    """
+
+    top_share: Tensor
+    crowded: Tensor
+    row_similarity: Tensor
+
+
+def overfocus_of(tape: Tape, pictures: int, *, rows: int = ROWS) -> Overfocus:
+    """[L, B] each.
+
+    Args:
+        tape: from `observe`.
+        pictures: B.
+        rows: of the maps that exist at a time.
+    """
+    shares, crowds, cosines = [], [], []
+    for layer in range(len(tape.grids)):
+        received = torch.zeros(())
+        for chunk in map_chunks(tape, layer, pictures, rows):
+            received = received + chunk.mean(2).sum(2)  # B W N
+        N = received.shape[-1]
+        column = received / N  # the mean row
+        top = column.topk(min(MOST, N), dim=-1).values.sum(-1)
+        shares.append((top / column.sum(-1)).mean(1))
+        crowds.append((column > 2 / N).float().sum(-1).mean(1))
+        total = torch.zeros(())
+        for chunk in map_chunks(tape, layer, pictures, rows):
+            total = total + torch.cosine_similarity(chunk.mean(2), column[:, :, None], dim=-1).sum(-1)  # B W
+        cosines.append((total / N).mean(1))
+    return Overfocus(torch.stack(shares), torch.stack(crowds), torch.stack(cosines))
+
+
+def overfocus(model: nn.Module, batches: Iterable[Tensor], *, rows: int = ROWS) -> Overfocus:
+    """[L] each, over a data set.
+
+    Args:
+        model: a network with attention.
+        batches: normalised pictures [B, 3, H, W].
+        rows: see `overfocus_of`.
+    """
+    sums = [torch.zeros(())] * 3
+    count = 0
+    for images in batches:
+        with observe(model) as tape:
+            model(images)
+        with torch.no_grad():
+            found = overfocus_of(tape, len(images), rows=rows)
+        values = (found.top_share, found.crowded, found.row_similarity)
+        sums = [total + value.sum(1).cpu() for total, value in zip(sums, values, strict=True)]
+        count += len(images)
+    if not count:
+        raise ValueError("there are no pictures to look at; give at least one batch")
+    return Overfocus(*(total / count for total in sums))

@@ -24,6 +24,7 @@ from robustvit.training.train import Progress, train
 
 BASE = (
     "model.name=fan_vit_nano",
+    "model.drop_path=0.0",
     "augment.crop=padded",
     "optimizer.lr=2e-3",
     "optimizer.clip_grad=1.0",

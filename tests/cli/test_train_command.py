@@ -34,6 +34,17 @@ def test_it_trains_says_what_it_made_and_resumes_a_finished_run(tmp_path: Path, 
     assert again["updates_done"] == 2
 
 
+def test_a_resumed_run_keeps_its_settings_but_for_those_that_may_change(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = ["--output", str(tmp_path / "run")]
+    assert main(["train", *TINY, "--set", "loop.max_updates=1", *folder]) == 0
+    assert main(["train", "--resume", "--set", "loop.max_updates=0", *folder]) == 0
+    assert "2 of 2" in capsys.readouterr().out
+    assert main(["train", "--resume", "--set", "optimizer.lr=1", *folder]) == 2
+    assert "optimizer.lr was 0.001 and is 1.0" in capsys.readouterr().err
+
+
 def test_a_recipe_with_its_twin_runs(tmp_path: Path) -> None:
     (tmp_path / "r.yaml").write_text("loop: {batch_size: 512}\ntwin: {loop: {batch_size: 8, max_updates: 1}}")
     assert main(["train", str(tmp_path / "r.yaml"), *TINY[:-4], "--twin", "--output", str(tmp_path / "run")]) == 0

@@ -132,6 +132,18 @@ def test_shifted_windows_are_compared_within_their_regions() -> None:
     assert abs(expected.item() - attention_diversification(tape.attention).item()) > 1e-3
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_equation_is_computed_in_float32_in_mixed_precision(dtype: torch.dtype) -> None:
+    network, images = build_backbone("swin").eval(), pictures("swin")
+    method = AdlConfig().build(context_of(network))
+    with torch.autocast("cpu", dtype):
+        step = make_step(network, images, method)
+        mixed = method.terms(step)["adl"]
+    tape = step.outputs.tape
+    expected = attention_diversification([maps.float() for maps in tape.attention], regions=tape.regions)
+    torch.testing.assert_close(mixed, expected, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

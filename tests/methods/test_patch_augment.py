@@ -117,3 +117,12 @@ def test_wrong_requests_are_explained() -> None:
         PatchAugmentConfig(patch_size=5).build(context_of(small_network("vit")))
     with pytest.raises(ValueError, match="20x32 pixels cannot be divided into patches of 16"):
         augment(torch.zeros(1, 3, 20, 32), NOTHING)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_mixed_precision_does_not_change_the_pictures(dtype: torch.dtype) -> None:
+    images = pictures()
+    given = (images, range(4), PatchAugmentConfig(patch_size=4, crop_prob=0.5), MEAN, STD)
+    expected = augment_patches(*given)
+    with torch.autocast("cpu", dtype):
+        assert torch.equal(augment_patches(*given), expected)

@@ -69,6 +69,44 @@ def test_a_wrong_key_or_value_is_named(change: str, message: str) -> None:
         load_config(None, [change])
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "model.drop_path=1",
+        "model.img_size=0",
+        "data.repeats=0",
+        "data.workers=-1",
+        "data.train_limit=-5",
+        "augment.flip=2",
+        "augment.erasing=-0.1",
+        "augment.mixup=-1",
+        "augment.scale=[1, 0.5]",
+        "loss.smoothing=2",
+        "loss.weight=-1",
+        "optimizer.lr=-1",
+        "optimizer.clip_grad=-1",
+        "optimizer.layer_decay=2",
+        "schedule.epochs=0",
+        "schedule.cooldown_epochs=-1",
+        "loop.batch_size=0",
+        "loop.accumulate=0",
+        "loop.log_every=0",
+        "loop.validate_every=0",
+        "loop.max_updates=-1",
+        "loop.ema_decay=2",
+    ],
+)
+def test_an_impossible_number_is_named_with_what_is_possible(change: str) -> None:
+    name = change.partition("=")[0]
+    with pytest.raises(ValueError, match=rf"{name}=.* is not possible; give "):
+        load_config(None, [change])
+
+
+def test_yes_and_no_may_be_written_as_yaml_reads_them() -> None:
+    assert load_config(None, ["data.cache=no"]).data.cache == "no"
+    assert load_config(None, ["data.cache=yes"]).data.cache == "yes"
+
+
 def test_a_missing_recipe_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="there is no recipe"):
         load_config(tmp_path / "none.yaml")

@@ -9,13 +9,17 @@ from pathlib import Path
 import pytest
 import timm
 import torch
+from timm.layers import DropPath
 from tiny_runs import VIT, tiny_config
 
 import robustvit as rv
+from robustvit.training.batches import Batch
 from robustvit.training.checkpoint import Checkpoints
+from robustvit.training.config import AugmentConfig, ModelConfig
 from robustvit.training.config_io import ConfigError
 from robustvit.training.metrics_log import read_metrics
-from robustvit.training.run import NotFiniteError
+from robustvit.training.networks import build_network
+from robustvit.training.run import NotFiniteError, Run
 from robustvit.training.train import Progress, train
 from robustvit.weights import read_weights
 
@@ -91,11 +95,12 @@ def test_micro_batches_give_the_gradient_of_the_whole_batch(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_mixed_precision_trains(tmp_path: Path, precision: str) -> None:
-    changes = [f"loop.precision={precision}", "schedule.epochs=1", "methods.afat={}", "optimizer.clip_grad=1.0"]
+    changes = [f"loop.precision={precision}", "schedule.epochs=1", "methods.afat={}", "methods.patch_augment={}"]
     result = train(tiny_config(changes), tmp_path / "run")
     assert result.is_finished
-    entries = [entry for entry in without_speed(tmp_path / "run") if "loss" in entry]
-    assert all(entry["grad_norm"] > 0 for entry in entries)
+    norms = [entry["grad_norm"] for entry in without_speed(tmp_path / "run") if "loss" in entry]
+    assert norms[-1] > 0
+    assert precision == "fp16" or all(norms)  # the loss scaler leaves out the first updates, until it fits
 
 
 def test_averaged_weights_are_validated_saved_and_preferred_at_the_end(tmp_path: Path) -> None:
@@ -214,6 +219,62 @@ def test_a_damaged_or_foreign_checkpoint_is_named_and_the_one_before_it_used(tmp
     assert same(weights_of(tmp_path / "run"), reference)
 
 
+def test_good_checkpoints_outlive_newer_ones_that_cannot_be_used(tmp_path: Path) -> None:
+    config = ["loop.checkpoint_every=4", "loop.keep=1", "loop.max_updates=4"]
+    train(tiny_config(config), tmp_path / "run")
+    (tmp_path / "run" / "checkpoints" / "checkpoint-00000008.pt").write_bytes(b"damaged")
+    train(tiny_config([*config, "loop.max_updates=6"]), tmp_path / "run", resume=True)
+    result = train(tiny_config([*config, "loop.max_updates=7"]), tmp_path / "run", resume=True)
+    assert result.updates_done == 7
+    assert [note.split()[0] for note in result.notes] == ["checkpoint-00000008.pt"]
+
+
+def test_a_checkpoint_of_another_run_is_passed_over(tmp_path: Path) -> None:
+    train(tiny_config(["schedule.epochs=1"]), tmp_path / "run")
+    train(tiny_config([*VIT, "schedule.epochs=2"]), tmp_path / "other")
+    (foreign,) = (tmp_path / "other" / "checkpoints").glob("checkpoint-00000012.pt")
+    shutil.copy(foreign, tmp_path / "run" / "checkpoints")
+    result = train(None, tmp_path / "run", resume=True)
+    assert result.notes == ("checkpoint-00000012.pt was passed over: it is of a run with another configuration",)
+
+
+def test_a_run_from_pretrained_weights_saves_what_can_be_loaded_again(tmp_path: Path) -> None:
+    start = ["model.options=null", "model.name=fan_vit_nano", "model.pretrained=true", "loop.max_updates=1", "data.val="]
+    train(tiny_config(start), tmp_path / "run")
+    network = rv.create_model(f"local-dir:{tmp_path / 'run' / 'weights'}", pretrained=True)
+    assert same(dict(network.state_dict()), weights_of(tmp_path / "run"))
+
+
+def test_a_gradient_that_is_not_a_number_stops_the_run_before_it_is_applied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spoiled(self: Run, batch: Batch) -> object:
+        found = original(self, batch)
+        if self.updates_done == 3:
+            next(self.network.parameters()).grad[0] = float("nan")  # type: ignore[index]
+        return found
+
+    original = Run._backward
+    monkeypatch.setattr(Run, "_backward", spoiled)
+    with pytest.raises(NotFiniteError, match="the gradient is not a number at update 4"):
+        train(tiny_config(["loop.checkpoint_every=1"]), tmp_path / "run")
+    assert len(json.loads((tmp_path / "run" / "failure.json").read_text())["ids"]) == 8
+    found = Checkpoints(tmp_path / "run" / "checkpoints", 1).newest()
+    assert found is not None
+    assert found.state["update"] == 3
+    assert all(value.isfinite().all() for value in found.state["network"].values())
+
+
+@pytest.mark.parametrize("name", ["swin_tiny_patch4_window7_224", "fan_swin_nano"])
+def test_stochastic_depth_of_0_is_none_and_null_is_the_network_s_own(name: str) -> None:
+    def rates(drop_path: float | None) -> list[float]:
+        network = build_network(ModelConfig(name, drop_path=drop_path), 10, AugmentConfig())
+        return [m.drop_prob for m in network.modules() if isinstance(m, DropPath)]
+
+    assert not any(rates(0.0))
+    assert max(rates(None)) == pytest.approx(0.1)
+
+
 def test_only_useless_checkpoints_are_an_error(tmp_path: Path) -> None:
     train(tiny_config(["schedule.epochs=1", "loop.keep=1"]), tmp_path / "run")
     for file in Checkpoints(tmp_path / "run" / "checkpoints", 1).files():
@@ -243,6 +304,8 @@ def test_a_removed_folder_ends_the_run_with_a_clear_message(tmp_path: Path) -> N
         (["model.name=fan_vit_nanno"], "fan_vit_nano"),
         (["optimizer.name=adamx"], "adamx"),
         (["schedule.name=plateau"], "plateau"),
+        (["schedule.name=cosinus"], "timm does not know"),
+        (["loss.weight=0"], "no loss to train with"),
         (["data.train=nowhere"], "there is no nowhere"),
     ],
 )

@@ -47,8 +47,11 @@ def train(
         from robustvit.training.config_io import load_config
         from robustvit.training.train import train as run_training
 
-        from_folder = resume and recipe is None and not set
-        config = None if from_folder else load_config(recipe, set, twin=twin)
+        stored = output / "config.yaml"
+        if resume and recipe is None and (stored.is_file() or not set):
+            config = load_config(stored, set) if stored.is_file() else None
+        else:
+            config = load_config(recipe, set, twin=twin)
     try:
         with _progress() as report:
             result = run_training(config, output, resume=resume, report=report)
@@ -74,7 +77,8 @@ def _print(result: TrainingResult) -> None:
         lines["validation accuracy"] = f"{result.accuracy:.1%} (best {result.best_accuracy:.1%})"
     if result.unreadable:
         lines["pictures not read"] = f"{len(result.unreadable)}; summary.json names them"
-    lines["weights"] = f"{result.folder}/best and {result.folder}/weights (model.safetensors, config.json)"
+    places = [f"{result.folder}/{name}" for name in ("best", "weights") if (result.folder / name).is_dir()]
+    lines["weights"] = f"{' and '.join(places)} (model.safetensors, config.json)"
     lines["curves"] = f"{result.folder}/training.png"
     width = max(map(len, lines))
     for label, text in lines.items():

@@ -58,7 +58,8 @@ def attention_diversification(
         if region is not None:
             windows = region.repeat_interleave(maps.shape[1], 0) if per_head else region
             region = windows.repeat(A.shape[0] // windows.shape[0], 1)  # B N
-        losses.append(layer_diversification(A, tau=tau, variant=variant, regions=region))
+        with torch.autocast(A.device.type, enabled=False):  # in half precision EPS would be 0
+            losses.append(layer_diversification(A, tau=tau, variant=variant, regions=region))
     return torch.stack(losses).mean()
 
 

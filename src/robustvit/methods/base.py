@@ -188,12 +188,18 @@ class Method:
         """Takes over what `state_dict` gave."""
 
 
-def sample_generator(seed: int, *purpose: int | str) -> torch.Generator:
-    """A generator on the CPU for one sample and purpose."""
-    return torch.Generator().manual_seed(keyed_seed(seed, *purpose) >> 1)
+def sample_generator(seed: int, *purpose: int | str, device: torch.device | str = "cpu") -> torch.Generator:
+    """A generator for one sample and purpose."""
+    return torch.Generator(device).manual_seed(keyed_seed(seed, *purpose) >> 1)
 
 
 def draw_uniform(seeds: Sequence[int], shape: tuple[int, ...], purpose: str, like: Tensor) -> Tensor:
-    """U[0, 1) of [B, *shape], each sample from its own generator, with the dtype and on the device of `like`."""
-    drawn = torch.stack([torch.rand(shape, generator=sample_generator(seed, purpose)) for seed in seeds])
+    """U[0, 1) of [B, *shape], each sample from its own generator, with the dtype and on the device of `like`.
+
+    A GPU draws by itself, and other numbers than a CPU: to draw on the CPU would take longer than a training step.
+    """
+    device = like.device if like.device.type == "cuda" else torch.device("cpu")
+    drawn = torch.empty(len(seeds), *shape, device=device)
+    for row, seed in zip(drawn, seeds, strict=True):
+        row.uniform_(generator=sample_generator(seed, purpose, device=device))
     return drawn.to(device=like.device, dtype=like.dtype)

@@ -132,4 +132,5 @@ def _resized_crop(patches: Tensor, draws: Tensor, least_area: float) -> Tensor:
     centres = (torch.arange(p, device=patches.device) + 0.5) / p
     at = (start[..., None] + side[:, None, None] * centres - 0.5).clamp(0, p - 1)  # M 2 p: where each pixel is read
     weights = (1 - (at[..., None] - torch.arange(p, device=patches.device)).abs()).clamp(min=0)  # M 2 p p
-    return weights[:, None, 0] @ patches @ weights[:, None, 1].transpose(-1, -2)
+    with torch.autocast(patches.device.type, enabled=False):  # pixels keep their precision
+        return weights[:, None, 0] @ patches @ weights[:, None, 1].transpose(-1, -2)

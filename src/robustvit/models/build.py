@@ -77,4 +77,5 @@ def build_network(
             raise
         chosen = weights or next(w for w in PUBLISHED if w.architecture == variant and w.url)
         raise RuntimeError(f"{chosen.url} cannot be fetched ({error}); {chosen.how_to_load()}") from error
+    network.implied_args = dict(needed)  # what a copy must be built with besides its name
     return network if dtype is None else network.to(dtype)

@@ -44,10 +44,11 @@ class Checkpoints:
     Args:
         folder: made with the first checkpoint.
         keep: how many of the latest to keep.
+        fingerprint: of the run's configuration: checkpoints of another run are passed over; "" takes those of any.
     """
 
-    def __init__(self, folder: Path, keep: int) -> None:
-        self.folder, self.keep = folder, max(1, keep)
+    def __init__(self, folder: Path, keep: int, fingerprint: str = "") -> None:
+        self.folder, self.keep, self.fingerprint = folder, max(1, keep), fingerprint
 
     def files(self) -> list[Path]:
         """The files, newest first."""
@@ -61,8 +62,9 @@ class Checkpoints:
         self.folder.mkdir(exist_ok=True)
         path = self.folder / f"checkpoint-{state['update']:08d}.pt"
         with write_whole(path) as file:
-            torch.save({"format": FORMAT, **state}, file)
-        for old in self.files()[self.keep :]:
+            torch.save({"format": FORMAT, "fingerprint": self.fingerprint, **state}, file)
+        done = [file for file in self.files() if _update_of(file) <= state["update"]]  # newer ones could not be used
+        for old in done[self.keep :]:
             old.unlink(missing_ok=True)
         return path
 
@@ -75,13 +77,20 @@ class Checkpoints:
         passed_over: list[tuple[Path, str]] = []
         for path in self.files():
             try:
-                return Found(_load(path), path, tuple(passed_over))
+                return Found(self._load(path), path, tuple(passed_over))
             except CheckpointError as error:
                 passed_over.append((path, str(error)))
         if passed_over:
             told = "; ".join(f"{path.name}: {reason}" for path, reason in passed_over)
             raise CheckpointError(f"no checkpoint in {self.folder} can be used ({told}); start the run in another folder")
         return None
+
+    def _load(self, path: Path) -> dict[str, Any]:
+        state = _load(path)
+        stored = state.get("fingerprint")
+        if self.fingerprint and stored and stored != self.fingerprint:
+            raise CheckpointError("it is of a run with another configuration")
+        return state
 
 
 def method_state(place: str | Path, method: str) -> dict[str, Any]:

@@ -25,6 +25,11 @@ __all__ = [
 ]
 
 
+def _require(name: str, is_possible: bool, value: object, expected: str) -> None:
+    if not is_possible:
+        raise ValueError(f"{name}={value!r} is not possible; give {expected}")
+
+
 @dataclass(frozen=True)
 class ModelConfig:
     """The network, as `robustvit.create_model` takes it.
@@ -36,7 +41,7 @@ class ModelConfig:
         tap: number of TAP branches or the name of an alternative; None for none.
         tap_blocks: "all", "shallow", "deep" or block indices.
         token_head: STL's classifier of tokens.
-        drop_path: rate of stochastic depth.
+        drop_path: rate of stochastic depth; None takes what the network was made with (0 for most, 0.1 for Swin).
         pretrained: start from published weights.
         checkpoint: start from this file of weights, or the folder of a run. Another number of classes gives a fresh head,
             another image size resamples position tables.
@@ -49,10 +54,17 @@ class ModelConfig:
     tap: int | str | None = None
     tap_blocks: str | tuple[int, ...] = "all"
     token_head: bool = False
-    drop_path: float = 0.0
+    drop_path: float | None = None
     pretrained: bool = False
     checkpoint: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        rate = self.drop_path
+        _require("model.drop_path", rate is None or 0 <= rate < 1, rate, "null, or 0 or more and less than 1")
+        for name in ("num_classes", "img_size"):
+            value = getattr(self, name)
+            _require(f"model.{name}", value is None or value >= 1, value, "null, or 1 or more")
 
 
 @dataclass(frozen=True)
@@ -60,7 +72,7 @@ class DataConfig:
     """Where the pictures come from.
 
     Attributes:
-        train: class folders, CIFAR, tar, wds/..., hfds/..., or "scenes:20000", "scenes-easy:20000" (generated).
+        train: class folders, CIFAR, tar, hfds/..., or "scenes:20000", "scenes-easy:20000" (generated).
         val: the same for validation; "" for none.
         train_limit, val_limit: take a fixed random subset of this many; 0 for all.
         copies: folders with distorted copies of the training pictures (DeepAugment: ROOT/EDSR/CLASS/..., ROOT/CAE/CLASS/...),
@@ -79,6 +91,12 @@ class DataConfig:
     repeats: int = 1
     workers: int = 0
     cache: Literal["auto", "yes", "no"] = "auto"
+
+    def __post_init__(self) -> None:
+        _require("data.train_limit", self.train_limit >= 0, self.train_limit, "0 for all, or more")
+        _require("data.val_limit", self.val_limit >= 0, self.val_limit, "0 for all, or more")
+        _require("data.repeats", self.repeats >= 1, self.repeats, "1 or more")
+        _require("data.workers", self.workers >= 0, self.workers, "0 or more")
 
 
 @dataclass(frozen=True)
@@ -116,6 +134,15 @@ class AugmentConfig:
     mean: tuple[float, float, float] | None = None
     std: tuple[float, float, float] | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("flip", "mix_prob", "mix_switch_prob", "erasing"):
+            _require(f"augment.{name}", 0 <= getattr(self, name) <= 1, getattr(self, name), "a probability, 0 to 1")
+        for name in ("mixup", "cutmix", "color_jitter"):
+            _require(f"augment.{name}", getattr(self, name) >= 0, getattr(self, name), "0 for off, or more")
+        for name in ("scale", "ratio"):
+            low, high = getattr(self, name)
+            _require(f"augment.{name}", 0 < low <= high, (low, high), "two numbers above 0, the smaller first")
+
 
 @dataclass(frozen=True)
 class LossConfig:
@@ -128,6 +155,10 @@ class LossConfig:
 
     smoothing: float = 0.1
     weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        _require("loss.smoothing", 0 <= self.smoothing < 1, self.smoothing, "0 or more and less than 1")
+        _require("loss.weight", self.weight >= 0, self.weight, "0 or more")
 
 
 @dataclass(frozen=True)
@@ -152,6 +183,14 @@ class OptimizerConfig:
     clip_grad: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        _require("optimizer.lr", self.lr >= 0, self.lr, "0 or more")
+        _require("optimizer.lr_batch", self.lr_batch >= 0, self.lr_batch, "0 for no rule, or more")
+        _require("optimizer.weight_decay", self.weight_decay >= 0, self.weight_decay, "0 or more")
+        _require("optimizer.clip_grad", self.clip_grad is None or self.clip_grad > 0, self.clip_grad, "null or more than 0")
+        decay = self.layer_decay
+        _require("optimizer.layer_decay", decay is None or 0 < decay <= 1, decay, "null, or more than 0 and at most 1")
+
 
 @dataclass(frozen=True)
 class ScheduleConfig:
@@ -175,6 +214,11 @@ class ScheduleConfig:
     cooldown_epochs: int = 0
     every: Literal["update", "epoch"] = "update"
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _require("schedule.epochs", self.epochs >= 1, self.epochs, "1 or more")
+        for name in ("warmup_epochs", "warmup_lr", "min_lr", "cooldown_epochs"):
+            _require(f"schedule.{name}", getattr(self, name) >= 0, getattr(self, name), "0 or more")
 
 
 @dataclass(frozen=True)
@@ -218,6 +262,13 @@ class LoopConfig:
     validate_every: int = 1
     max_updates: int = 0
     tensorboard: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "accumulate", "keep", "log_every", "validate_every"):
+            _require(f"loop.{name}", getattr(self, name) >= 1, getattr(self, name), "1 or more")
+        for name in ("checkpoint_every", "max_updates"):
+            _require(f"loop.{name}", getattr(self, name) >= 0, getattr(self, name), "0 or more")
+        _require("loop.ema_decay", 0 <= self.ema_decay < 1, self.ema_decay, "0 for none, or more and less than 1")
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ changes that shrink it to a run of seconds on a CPU. An unknown key is an error 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -105,6 +107,31 @@ def _parse_change(change: str) -> dict[str, Any]:
     return nested
 
 
+FREE = ("data.workers", "data.cache", "loop.keep", "loop.tensorboard", "loop.max_updates", "loop.device")
+"""What a resumed run may change: the weights do not depend on it, up to the arithmetic of another device. A run that ended at
+`max_updates` has a validation there, and a line of the log."""
+
+
+def changed_settings(then: TrainConfig, now: TrainConfig) -> dict[str, tuple[Any, Any]]:
+    """Settings that differ and must not in a resumed run: dotted name -> (then, now)."""
+    old, new = _flat(config_to_dict(then)), _flat(config_to_dict(now))
+    return {key: (old.get(key), new.get(key)) for key in {**new, **old} if old.get(key) != new.get(key) and key not in FREE}
+
+
+def fingerprint_of(config: TrainConfig) -> str:
+    """The same for configurations between which a run may change when it is resumed."""
+    bound = {key: value for key, value in _flat(config_to_dict(config)).items() if key not in FREE}
+    return hashlib.blake2b(json.dumps(bound, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        inner = _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {f"{prefix}{key}": value}
+        flat.update(inner)
+    return flat
+
+
 def _build(cls: type[Any], raw: Any, where: str) -> Any:
     """A dataclass from a mapping of its fields."""
     if not isinstance(raw, Mapping):
@@ -146,6 +173,8 @@ def _coerced(value: Any, hint: Any, where: str) -> Any:
     if origin in (Union, types.UnionType):
         return _first_fit(value, arguments, hint, where)
     if origin is Literal:
+        if isinstance(value, bool) and "yes" in arguments:  # YAML reads them so
+            value = "yes" if value else "no"
         if value not in arguments:
             raise ConfigError(f"{where} is {value!r}; choose one of {', '.join(map(repr, arguments))}")
         return value

@@ -67,13 +67,15 @@ class Workers(Processes):
         """FSDP2: splits the parameters of every block, and of the rest, over the processes, in place."""
         if self.world == 1 or self.parallel != "fsdp":
             return
-        from torch.distributed.fsdp import fully_shard
+        from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
         for parameter in network.state_dict().values():  # each process has drawn the same, but files may differ
             dist.broadcast(parameter, 0)
         for block in _blocks(network):
             fully_shard(block)
         fully_shard(network)
+        if hasattr(network, "forward_tokens"):
+            register_fsdp_forward_method(network, "forward_tokens")
 
     @contextmanager
     def accumulating(self, module: nn.Module, is_last: bool) -> Iterator[None]:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from robustvit.files import write_whole
 from robustvit.training.batches import Batch
 from robustvit.training.checkpoint import Checkpoints
+from robustvit.training.config_io import fingerprint_of
 from robustvit.training.metrics_log import MetricsLog, read_metrics
 from robustvit.training.networks import model_options, save_weights
 from robustvit.training.run import NotFiniteError, Run
 from robustvit.training.validation import Validation
+from robustvit.weights import CheckpointError
 
 if TYPE_CHECKING:
     from robustvit.training.train import TrainingResult
@@ -34,7 +36,7 @@ class Keeper:
 
     def __init__(self, folder: Path, run: Run, *, resume: bool) -> None:
         self.folder, self.run = folder, run
-        self.checkpoints = Checkpoints(folder / "checkpoints", run.config.loop.keep)
+        self.checkpoints = Checkpoints(folder / "checkpoints", run.config.loop.keep, fingerprint_of(run.config))
         self.notes: list[str] = []
         self.accuracy: float | None = None
         self.best: float | None = None
@@ -49,6 +51,12 @@ class Keeper:
 
     def _resume(self) -> None:
         found = self.checkpoints.newest()
+        updates = self.run.workers.gather(0 if found is None else found.state["update"])
+        if len(set(updates)) > 1:
+            raise CheckpointError(
+                f"the processes found different checkpoints, of updates {', '.join(map(str, updates))}: the folder of the run "
+                "must be the same for all; put it where every node sees it"
+            )
         if found is None:
             return
         self.notes += [f"{path.name} was passed over: {reason}" for path, reason in found.passed_over]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ class MetricsLog:
     def write(self, entry: Mapping[str, Any]) -> None:
         try:
             with self.path.open("a") as file:
-                file.write(json.dumps(dict(entry)) + "\n")
+                file.write(json.dumps(_finite(entry)) + "\n")
         except OSError as error:
             raise explained(error, self.path.parent) from error
         if self.events is not None:
@@ -54,6 +55,13 @@ class MetricsLog:
     def close(self) -> None:
         if self.events is not None:
             self.events.close()
+
+
+def _finite(value: Any) -> Any:
+    """With None for what JSON cannot say: a norm that overflowed, which the loss scaler takes care of."""
+    if isinstance(value, Mapping):
+        return {name: _finite(entry) for name, entry in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _events(folder: Path, updates_done: int) -> Any:

@@ -30,7 +30,7 @@ WEIGHTS = "model.safetensors"
 def model_options(config: ModelConfig, num_classes: int) -> dict[str, Any]:
     """The arguments of `create_model` for this configuration."""
     given: dict[str, Any] = dict(num_classes=num_classes, **config.options)
-    if config.drop_path:
+    if config.drop_path is not None:
         given["drop_path_rate"] = config.drop_path
     if config.img_size is not None:
         given["img_size"] = config.img_size
@@ -142,6 +142,7 @@ def save_weights(
         save_file({name: value.detach().cpu().contiguous().clone() for name, value in weights.items()}, file)
     ours = isinstance(network, FAN | FANSwin | RVT)
     added = {} if ours else {k: v for k, v in options.items() if k in ("tap", "tap_blocks", "token_head")}
+    options = {**getattr(network, "implied_args", {}), **options}
     model_args = {k: v for k, v in options.items() if k not in added and k not in ("num_classes", "drop_path_rate")}
     config = {**extra, **({"robustvit": added} if added else {})}
     with tempfile.TemporaryDirectory() as place:

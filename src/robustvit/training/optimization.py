@@ -70,8 +70,10 @@ class Schedule:
                 updates_per_epoch=updates_per_epoch,
                 **options,
             )
-        except TypeError as error:
+        except (TypeError, ValueError, AssertionError) as error:
             raise ConfigError(f"timm cannot make the schedule {config.name!r}: {error}") from error
+        if self.timm is None:
+            raise ConfigError(f"schedule.name is {config.name!r}, which timm does not know; choose cosine, step, poly, ...")
 
     def set(self, updates_done: int) -> float:
         """Sets the rate of the next update and returns that of the first group."""

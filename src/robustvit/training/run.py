@@ -127,7 +127,7 @@ class Run:
 
     def _some_pictures(self) -> Tensor:
         """uint8 [n, 3, H, W], as they come to the network."""
-        count = min(LEARNT_PICTURES, self.data.length)
+        count = min(LEARNT_PICTURES, self.data.length // 2 * 2)  # they come in pairs
         batches = self.data.batches(count, epochs=1, accumulate=1)
         try:
             return next(batches)[0].images
@@ -176,14 +176,13 @@ class Run:
             for name, value in terms.items():
                 sums[name] = sums.get(name, torch.zeros((), device=self.device)) + value.detach().float() * step.share
         terms_of_all = self._agreed(sums, batches)
-        norm = self._step_optimizer()
+        norm = self._step_optimizer(terms_of_all, batches)
         numbers = {name: value for method in self.methods for name, value in method.update(self.workers.sum).items()}
         self.workers.average_statistics(self.network)
         self.updates_done += 1
         if self.ema is not None:
             self.ema.update(self.network, step=self.updates_done if self.config.loop.ema_warmup else None)
-        extra = {**numbers, **({"grad_norm": norm} if norm is not None else {})}
-        return {"lr": rate, "loss": sum(terms_of_all.values()), "terms": terms_of_all, **extra}
+        return {"lr": rate, "loss": sum(terms_of_all.values()), "terms": terms_of_all, **numbers, "grad_norm": norm}
 
     def _backward(self, batch: Batch) -> tuple[Step, dict[str, Tensor]]:
         step = self._step_of(batch)
@@ -192,6 +191,8 @@ class Run:
             self.forward.run(step, self.methods)
             terms = loss_terms(step, self.methods, self.config.loss.weight)
         loss = torch.stack([term.float() for term in terms.values()]).sum()
+        if not self.config.loss.weight:  # every parameter takes part, as several processes expect
+            loss = loss + 0 * step.outputs.logits.float().sum()
         factor = self.workers.world  # gradients are averaged over the processes, and `share` already counts all of them
         self.scaler.scale(loss * step.share * factor).backward()
         for method in self.methods:
@@ -236,18 +237,22 @@ class Run:
         self.workers.sum([values])
         terms = dict(zip(sums, values.tolist(), strict=True))
         if not all(map(math.isfinite, terms.values())):
-            self.optimizer.zero_grad()
-            ids = [name for part in self.workers.gather([i for batch in batches for i in batch.ids]) for name in part]
             told = ", ".join(f"{name} {value:g}" for name, value in terms.items())
-            raise NotFiniteError(f"the loss is not a number at update {self.updates_done + 1}: {told}", terms, ids)
+            raise self._not_finite(f"the loss is not a number at update {self.updates_done + 1}: {told}", terms, batches)
         return terms
 
-    def _step_optimizer(self) -> float | None:
+    def _not_finite(self, message: str, terms: Mapping[str, float], batches: Sequence[Batch]) -> NotFiniteError:
+        self.optimizer.zero_grad()
+        ids = [name for part in self.workers.gather([i for batch in batches for i in batch.ids]) for name in part]
+        return NotFiniteError(message, terms, ids)
+
+    def _step_optimizer(self, terms: Mapping[str, float], batches: Sequence[Batch]) -> float:
+        """Clips and steps; the norm of the gradient. The loss scaler leaves out a step whose gradient is not finite."""
         clip = self.config.optimizer.clip_grad
-        norm = None
-        if clip is not None:
-            self.scaler.unscale_(self.optimizer)
-            norm = float(nn.utils.clip_grad_norm_(self.network.parameters(), clip))
+        self.scaler.unscale_(self.optimizer)
+        norm = float(nn.utils.clip_grad_norm_(self.network.parameters(), math.inf if clip is None else clip))
+        if not math.isfinite(norm) and not self.scaler.is_enabled():
+            raise self._not_finite(f"the gradient is not a number at update {self.updates_done + 1}", terms, batches)
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.zero_grad()
@@ -279,6 +284,8 @@ class Run:
 
 def _check_combination(config: TrainConfig, needs: Needs) -> None:
     """Settings that would do nothing, or fail later."""
+    if not config.loss.weight and not config.methods:
+        raise ConfigError("loss.weight=0 leaves no loss to train with; give it a weight, or a method")
     names = ", ".join(config.methods)
     for option, is_idle in (("compile", needs.recorded), ("grad_checkpointing", needs.attention)):
         if is_idle and getattr(config.loop, option):

@@ -1,6 +1,6 @@
 """`train`: a run from its configuration to its folder.
 
-FOLDER/config.yaml        the resolved configuration; `robustvit train --resume FOLDER` needs nothing else
+FOLDER/config.yaml        the resolved configuration; `robustvit train --resume --output FOLDER` needs nothing else
 FOLDER/metrics.jsonl      a line a logged update and a validation
 FOLDER/checkpoints/       the last states, for resuming
 FOLDER/best/, weights/    model.safetensors and config.json: the best validated network, and the last
@@ -15,11 +15,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from robustvit.files import check_writable
 from robustvit.training.config import TrainConfig
-from robustvit.training.config_io import ConfigError, config_to_dict, load_config, save_config
+from robustvit.training.config_io import ConfigError, changed_settings, load_config, save_config
 from robustvit.training.distributed import choose_device, join_workers
 from robustvit.training.interruption import Interruption, interruptible
 from robustvit.training.keeper import Keeper
@@ -28,9 +27,6 @@ from robustvit.training.training_sets import validation_pictures
 from robustvit.training.validation import Validation
 
 __all__ = ["Progress", "TrainingResult", "train"]
-
-FREE = ("data.workers", "data.cache", "loop.keep", "loop.tensorboard", "loop.max_updates", "loop.device")
-"""What a resumed run may change, because no number depends on it."""
 
 
 @dataclass(frozen=True)
@@ -133,20 +129,10 @@ def _check_folder(config: TrainConfig | None, folder: Path, resume: bool) -> Tra
     stored = load_config(stored_at)
     if config is None:
         return stored
-    now, then = _flat(config_to_dict(config)), _flat(config_to_dict(stored))
-    changed = [key for key in {**now, **then} if now.get(key) != then.get(key) and key not in FREE]
-    if changed:
-        told = ", ".join(f"{key} was {then.get(key)!r} and is {now.get(key)!r}" for key in changed[:5])
+    if changed := changed_settings(stored, config):
+        told = ", ".join(f"{key} was {then!r} and is {now!r}" for key, (then, now) in list(changed.items())[:5])
         raise ConfigError(f"the run in {folder} cannot be resumed with another configuration: {told}; give another --output")
     return config
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        inner = _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {f"{prefix}{key}": value}
-        flat.update(inner)
-    return flat
 
 
 def _validation(run: Run) -> Validation | None:

@@ -127,9 +127,9 @@ def test_the_view_shares_crop_and_flip_and_has_no_colour_jitter() -> None:
     [
         ({"flip": 1.5}, r"augment\.flip=1\.5 is not possible; give a probability"),
         ({"erasing": -0.1}, r"augment\.erasing=-0\.1 is not possible"),
-        ({"mixup": -1.0}, r"augment\.mixup=-1\.0 is not possible; give 0 for none"),
+        ({"mixup": -1.0}, r"augment\.mixup=-1\.0 is not possible; give 0 for off"),
         ({"scale": (1.0, 0.5)}, r"augment\.scale=\(1\.0, 0\.5\) is not possible"),
-        ({"crop": "centre"}, r"augment\.crop='centre' is unknown; choose among resized, padded, none"),
+        ({"crop": "centre"}, r"augment\.crop='centre' is not possible; give one of resized, padded, none"),
         ({"rand_augment": "fast"}, r"augment\.rand_augment='fast' is no recipe"),
     ],
 )

@@ -51,7 +51,6 @@ class Augmentation:
     def __init__(
         self, config: AugmentConfig, size: tuple[int, int], *, seed: int, mean: Sequence[float], with_view: bool = False
     ) -> None:
-        _check(config)
         self.config, self.size, self.seed, self.with_view = config, size, seed, with_view
         self.fill = tuple(min(255, round(255 * value)) for value in mean)
         self.rand_augment = (
@@ -152,19 +151,3 @@ def _channels_last(images: Pixels) -> Pixels:
 
 def _stacked(images: Sequence[Image.Image]) -> Pixels:
     return np.ascontiguousarray(np.stack([np.asarray(image) for image in images]).transpose(0, 3, 1, 2))
-
-
-def _check(config: AugmentConfig) -> None:
-    for name in ("flip", "mix_prob", "mix_switch_prob", "erasing"):
-        if not 0 <= getattr(config, name) <= 1:
-            raise ValueError(f"augment.{name}={getattr(config, name)} is not possible; give a probability from 0 to 1")
-    for name in ("color_jitter", "mixup", "cutmix"):
-        if getattr(config, name) < 0:
-            raise ValueError(f"augment.{name}={getattr(config, name)} is not possible; give 0 for none, or more")
-    for name in ("scale", "ratio"):
-        low, high = getattr(config, name)
-        if not 0 < low <= high:
-            raise ValueError(f"augment.{name}={low, high} is not possible; give (least, greatest), both above 0")
-    for name, known in (("crop", ("resized", "padded", "none")), ("interpolation", ("bilinear", "bicubic", "random"))):
-        if getattr(config, name) not in known:
-            raise ValueError(f"augment.{name}={getattr(config, name)!r} is unknown; choose among {', '.join(known)}")

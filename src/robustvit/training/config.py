@@ -142,6 +142,8 @@ class AugmentConfig:
         for name in ("scale", "ratio"):
             low, high = getattr(self, name)
             _require(f"augment.{name}", 0 < low <= high, (low, high), "two numbers above 0, the smaller first")
+        for name, known in (("crop", ("resized", "padded", "none")), ("interpolation", ("bilinear", "bicubic", "random"))):
+            _require(f"augment.{name}", getattr(self, name) in known, getattr(self, name), f"one of {', '.join(known)}")
 
 
 @dataclass(frozen=True)

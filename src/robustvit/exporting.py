@@ -7,6 +7,7 @@ network, and only then renamed.
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import os
 import warnings
@@ -121,8 +122,9 @@ def export_program(
 
     def write(file: Path, names: list[str]) -> None:
         program = torch.export.export(model, (example,), dynamic_shapes=_dynamic_shapes(dynamic_batch))
-        with file.open("wb") as stream:  # by handle: torch insists on a name that ends in .pt2
-            torch.export.save(program, stream)
+        made = io.BytesIO()  # torch insists on a name that ends in .pt2, and does not survive a full disk
+        torch.export.save(program, made)
+        file.write_bytes(made.getbuffer())
 
     def load(file: Path) -> Callable[[Tensor], Sequence[Tensor]]:
         with file.open("rb") as stream:
@@ -163,6 +165,8 @@ def _export(
         with torch.no_grad(), _quiet():
             try:
                 write(file, names)
+            except OSError:  # a full disk is not the network's fault
+                raise
             except Exception as error:  # the exporters raise whatever their passes raise
                 raise ExportError(f"{type(model).__name__} cannot be exported: {_first_line(error)}") from error
         with torch.no_grad():

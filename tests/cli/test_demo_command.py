@@ -12,6 +12,7 @@ from robustvit.cli import main
 from robustvit.demo import contest
 from robustvit.demo.findings import findings_chapter
 from robustvit.evaluation.results import Value
+from robustvit.training.train import train
 
 
 @pytest.fixture
@@ -46,6 +47,22 @@ def test_demo_trains_both_measures_both_and_writes_the_report(tmp_path: Path, ca
     assert main(["demo", "--output", str(tmp_path / "demo"), "--json"]) == 0  # nothing is trained again
     again = json.loads(capsys.readouterr().out)
     assert [model["name"] for model in again["models"]] == ["vit_nano", "fan_vit_nano"]
+
+
+@pytest.mark.usefixtures("_short")
+def test_an_interrupted_demo_stops_and_the_same_command_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*arguments: object, **options: object) -> object:
+        return replace(train(*arguments, **options), updates_done=1, updates=2)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(contest, "train", interrupted)
+        assert main(["demo", "--output", str(tmp_path / "demo")]) == 130
+    assert "the same command goes on" in capsys.readouterr().err
+    assert not (tmp_path / "demo" / "report.html").exists()
+    assert not (tmp_path / "demo" / "fan_vit_nano").exists()
+    assert main(["demo", "--output", str(tmp_path / "demo")]) == 0
 
 
 @pytest.mark.usefixtures("_short")

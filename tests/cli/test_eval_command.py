@@ -80,6 +80,20 @@ def test_wrong_requests_end_with_code_2_and_a_message(tmp_path: Path, capsys: py
     assert not (tmp_path / "out").exists()
 
 
+def test_no_network_and_the_folder_of_a_run_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eval", "--data", "scenes:4", "--output", str(tmp_path / "out")]) == 2
+    assert "give at least one" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(ValueError, match="give at least one"):
+        rv.evaluate({}, "scenes:4")
+    (tmp_path / "run" / "best").mkdir(parents=True)
+    assert main(["eval", str(tmp_path / "run"), "--data", "scenes:4"]) == 2
+    assert "is a folder; it has no config.json" in capsys.readouterr().err
+    (tmp_path / "run" / "best" / "config.json").write_text("{}")
+    assert main(["eval", str(tmp_path / "run"), "--data", "scenes:4"]) == 2
+    assert f"give local-dir:{tmp_path / 'run' / 'best'}" in capsys.readouterr().err
+
+
 def test_a_place_that_cannot_be_written_to_is_refused_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
     for place, told in ((tmp_path / "file", "is a file; give a folder"), ("/proc/out", "cannot write into the folder /proc")):

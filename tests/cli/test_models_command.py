@@ -24,7 +24,7 @@ def listed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str
 
 def test_json_has_every_network_with_exact_counts(capsys: pytest.CaptureFixture[str]) -> None:
     rows = {row["name"]: row for row in listed(capsys)}
-    assert sorted(rows) == sorted(list_models())
+    assert sorted(rows) == sorted([*list_models(), "vit_nano"])
     assert rows["fan_vit_tiny"]["parameters"] == 7_319_920
     assert rows["fan_hybrid_base"]["parameters"] == 50_475_048
     assert rows["fan_swin_tiny"]["parameters"] == 29_538_940
@@ -49,7 +49,7 @@ def test_table_shows_names_counts_and_browser_marks(capsys: pytest.CaptureFixtur
 
 def test_networks_are_ordered_by_family_then_size(capsys: pytest.CaptureFixture[str]) -> None:
     names = [row["name"] for row in listed(capsys, "*nano*")]
-    assert names == ["fan_vit_nano", "fan_hybrid_nano", "fan_swin_nano", "rvt_nano"]
+    assert names == ["fan_vit_nano", "fan_hybrid_nano", "fan_swin_nano", "rvt_nano", "vit_nano"]
 
 
 def test_weights_give_address_scores_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,14 +79,15 @@ def test_pattern_is_a_name_a_part_a_shell_pattern_or_a_published_name(pattern: s
 
 
 def test_pretrained_leaves_only_networks_with_weights() -> None:
-    assert matching_networks("fan_vit*", pretrained=True) == ["fan_vit_tiny", "fan_vit_small", "fan_vit_base"]
+    names = matching_networks("fan_vit*", pretrained=True)
+    assert names == ["fan_vit_nano", "fan_vit_tiny", "fan_vit_small", "fan_vit_base"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (["fan_vot_tiny"], "did you mean fan_vit_tiny"),
-        (["fan_vit_nano", "--pretrained"], "no published weights of fan_vit_nano"),
+        (["rvt_nano", "--pretrained"], "no published weights of rvt_nano"),
     ],
 )
 def test_nothing_to_list_is_an_error(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,3 +96,11 @@ def test_nothing_to_list_is_an_error(arguments: list[str], told: str, capsys: py
     assert shown.out == ""
     assert shown.err.startswith("error: ")
     assert told in shown.err
+
+
+def test_weights_of_the_package_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert matching_networks("*nano", pretrained=True) == ["fan_vit_nano", "vit_nano"]
+    assert main(["models", "vit_nano"]) == 0
+    assert "scenes (in the package)" in capsys.readouterr().out
+    assert main(["models", "fan_vit_nano", "--weights"]) == 0
+    assert "fan_vit_nano.scenes" in capsys.readouterr().out

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import timm
 import torch
+from picture_folders import fill
 from timm.layers import DropPath
 from tiny_runs import VIT, tiny_config
 
@@ -273,6 +274,38 @@ def test_stochastic_depth_of_0_is_none_and_null_is_the_network_s_own(name: str) 
 
     assert not any(rates(0.0))
     assert max(rates(None)) == pytest.approx(0.1)
+
+
+def test_a_resumed_run_notices_that_its_pictures_changed(tmp_path: Path) -> None:
+    fill(tmp_path / "data")
+    changes = [f"data.train={tmp_path / 'data'}", "data.val=", "loop.batch_size=4", "schedule.epochs=1"]
+    train(tiny_config([*changes, "loop.max_updates=1"]), tmp_path / "run")
+    picture = next((tmp_path / "data").rglob("*.png"))
+    picture.rename(picture.with_name("renamed.png"))
+    with pytest.raises(ConfigError, match="are not those that the run began with"):
+        train(tiny_config(changes), tmp_path / "run", resume=True)
+
+
+def test_a_full_disk_is_told_and_earlier_checkpoints_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def save(state: dict[str, object], file: object) -> None:
+        if state["update"] == 3:
+            raise RuntimeError("[enforce fail at inline_container.cc:671] . unexpected pos 64 vs 0")  # torch's way to say it
+        original(state, file)  # type: ignore[arg-type]
+
+    original = torch.save
+    monkeypatch.setattr(torch, "save", save)
+    with pytest.raises(OSError, match=r"the disk of .* is full"):
+        train(tiny_config(["loop.checkpoint_every=1"]), tmp_path / "run")
+    assert sorted(file.name for file in (tmp_path / "run" / "checkpoints").iterdir()) == [
+        "checkpoint-00000001.pt",
+        "checkpoint-00000002.pt",
+    ]
+
+
+def test_wrong_validation_pictures_leave_nothing(tmp_path: Path) -> None:
+    with pytest.raises((OSError, ValueError), match="nowhere"):
+        train(tiny_config(["data.val=nowhere"]), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_only_useless_checkpoints_are_an_error(tmp_path: Path) -> None:

@@ -89,6 +89,6 @@ def _run(name: str, arguments: list[str]) -> int:
     except USER_ERRORS as error:
         if sys.flags.dev_mode:  # python -X dev -m robustvit ...
             raise
-        print(f"error: {error}", file=sys.stderr)
+        print("; ".join([f"error: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
         return 2
     return 0

@@ -84,6 +84,9 @@ def _run(source: Path, destination: Path, copying: Copying, workers: int, as_jso
     except KeyboardInterrupt:
         note("stopped; finished files stay, and the same command goes on")
         raise
+    if world == 1 and done.skipped and not done.written and not done.present:
+        name, reason = done.skipped[0]
+        raise ValueError(f"no picture of {source} could be read; the first is {name}: {reason}")
     if rank == 0:
         _tell(destination, done, world, as_json)
 
@@ -105,7 +108,8 @@ def _tell(destination: Path, done: TreeSummary, world: int, as_json: bool) -> No
         print_json({"destination": destination, "process": 0, "processes": world, **asdict(done)})
         return
     whose = f" by the first of {world} processes" if world > 1 else ""
-    skipped = f", {len(done.skipped)} pictures could not be read (named in skipped-*.txt)" if done.skipped else ""
+    count = f"{len(done.skipped)} picture{'s' * (len(done.skipped) != 1)}"
+    skipped = f", {count} could not be read (named in skipped-*.txt)" if done.skipped else ""
     text = f"{destination}: {done.written} files written{whose}, {done.present} were there already{skipped}"
     tables().print(text, highlight=False, soft_wrap=True)
 

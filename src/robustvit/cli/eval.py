@@ -92,6 +92,8 @@ def _measure(networks: dict[str, Any], data: str, suite: Sequence[str], output: 
 
 
 def _networks(models: Sequence[str], untrained: bool, options: dict[str, Any], device: str) -> dict[str, Any]:
+    if not models:
+        raise ValueError("there is no network to evaluate; give at least one, such as fan_vit_nano")
     if twice := [m for i, m in enumerate(models) if m in models[:i]]:
         raise ValueError(f"{twice[0]} is given twice; give each network once")
     place = f"cuda:{os.environ['LOCAL_RANK']}" if device == "cuda" and "LOCAL_RANK" in os.environ else device
@@ -106,6 +108,11 @@ def _load(model: str, untrained: bool, options: dict[str, Any]) -> Any:
     name, _, file = model.partition("=")
     if not file and Path(model).suffix in WEIGHT_SUFFIXES and not Path(model).exists():
         raise FileNotFoundError(f"there is no file {model}; give the path of a checkpoint, or the name of a network")
+    if not file and ":" not in model and Path(model).is_dir():
+        inside = (Path(model), Path(model, "best"), Path(model, "weights"))
+        places = [place for place in inside if (place / "config.json").is_file()]
+        hint = f"give local-dir:{places[0]}" if places else "it has no config.json of a network"
+        raise IsADirectoryError(f"{model} is a folder; {hint}")
     if not file and Path(model).is_file():
         architecture = stored_architecture(model)
         if architecture is None:

@@ -29,6 +29,7 @@ class NetworkRow:
         num_classes: outputs of the classifier it is made with.
         reductions: stride of every feature map that `features_only=True` offers, in pixels.
         weights: the published files.
+        shipped: tag of the weights that come with the package, "" for none.
     """
 
     name: str
@@ -37,6 +38,7 @@ class NetworkRow:
     num_classes: int
     reductions: tuple[int, ...]
     weights: tuple[PublishedWeights, ...]
+    shipped: str = ""
 
     def to_json(self) -> dict[str, Any]:
         files = [asdict(w) | {"needs_browser": w.url is None} for w in self.weights]
@@ -65,9 +67,11 @@ def models(
     console = tables()
     if weights:
         for row in rows:
+            if row.shipped:
+                console.print(f"[bold]{row.name}.{row.shipped}[/bold]\n  comes with the package", soft_wrap=True)
             for file in row.weights:
                 console.print(_weight_lines(file), soft_wrap=True)
-        count = sum(len(row.weights) for row in rows)
+        count = sum(len(row.weights) + bool(row.shipped) for row in rows)
         console.print(f"{_count(count, 'weight file')} of {_count(len(rows), 'network')}; scores are the authors', in percent")
         return
     console.print(network_table(rows))
@@ -89,8 +93,9 @@ def matching_networks(pattern: str, *, pretrained: bool = False) -> list[str]:
     from robustvit.models.names import OFFICIAL, nearest
     from robustvit.models.published import PUBLISHED
     from robustvit.models.registry import list_models
+    from robustvit.models.shipped import SHIPPED
 
-    ours = list_models()
+    ours = [*list_models(), *(name for name in SHIPPED if name not in list_models())]
     name = pattern.partition(".")[0]  # fan_hybrid_base.tapadl_in1k is a network with a tag
     wanted = OFFICIAL[name].architecture if name in OFFICIAL else name
     names = [name for name in ours if fnmatch(name, wanted)] or [name for name in ours if fnmatch(name, f"*{wanted}*")]
@@ -98,7 +103,7 @@ def matching_networks(pattern: str, *, pretrained: bool = False) -> list[str]:
         hint = nearest(pattern, [*ours, *OFFICIAL])
         raise ValueError(f"no network of ours matches {pattern!r}{hint or '; `robustvit models` lists them all'}")
     if pretrained:
-        published = {w.architecture for w in PUBLISHED}
+        published = {w.architecture for w in PUBLISHED} | set(SHIPPED)
         chosen = [name for name in names if name in published]
         if not chosen:
             raise ValueError(f"there are no published weights of {', '.join(names)}; leave --pretrained out to see them")
@@ -110,6 +115,7 @@ def describe_networks(names: list[str]) -> list[NetworkRow]:
     """The rows of the table, families together, small networks first. Each is built on the meta device."""
     from robustvit.models.published import PUBLISHED
     from robustvit.models.registry import create_model
+    from robustvit.models.shipped import SHIPPED
 
     rows = []
     for name in steps(names, "Counting parameters"):
@@ -122,9 +128,10 @@ def describe_networks(names: list[str]) -> list[NetworkRow]:
                 num_classes=network.num_classes,
                 reductions=tuple(level["reduction"] for level in network.feature_info),
                 weights=tuple(w for w in PUBLISHED if w.architecture == name),
+                shipped=SHIPPED[name].tag if name in SHIPPED else "",
             )
         )
-    families = ("fan_vit", "fan_hybrid", "fan_swin", "rvt")
+    families = ("fan_vit", "fan_hybrid", "fan_swin", "rvt", "vit")
     return sorted(rows, key=lambda row: ([row.name.startswith(family) for family in families], -row.parameters), reverse=True)
 
 
@@ -138,7 +145,8 @@ def network_table(rows: list[NetworkRow]) -> Table:
     table.add_column("published weights (tags)")
     for row in rows:
         strides = " ".join(map(str, sorted(set(row.reductions))))
-        tags = ", ".join(w.tag + ("" if w.url else "*") for w in row.weights)
+        own = [f"{row.shipped} (in the package)"] if row.shipped else []
+        tags = ", ".join([*own, *(w.tag + ("" if w.url else "*") for w in row.weights)])
         table.add_row(row.name, f"{row.parameters:,}", "x".join(map(str, row.input_size[1:])), strides, tags)
     return table
 

@@ -86,6 +86,8 @@ def pictures_below(source: Path, layout: Layout) -> list[Path]:
         ValueError: there are no such pictures in it, or they lie elsewhere than in class folders.
     """
     if not source.is_dir():
+        if source.is_file():
+            raise NotADirectoryError(f"{source} is a file; give the folder that has the pictures")
         raise FileNotFoundError(f"there is no folder {source}; give the folder that has the pictures")
     found = sorted(path for path in _walk(source) if path.suffix.lower() in PICTURE_SUFFIXES)
     if not found:

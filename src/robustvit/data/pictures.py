@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import numbers
+import re
 import struct
 import threading
 import warnings
@@ -104,7 +105,8 @@ def read_picture(source: Any) -> Image.Image:
     except UnreadablePictureError:
         raise
     except _BROKEN as error:
-        raise UnreadablePictureError(str(error) or type(error).__name__) from error
+        told = re.sub(r" <[^>]* object at 0x[0-9a-f]+>", "", str(error))  # the same text in every run
+        raise UnreadablePictureError(told or type(error).__name__) from error
 
 
 class ReaderPictures:

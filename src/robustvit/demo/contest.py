@@ -61,10 +61,14 @@ def demonstrate(
         contestants: name -> training, the plain network first; None for `CONTESTANTS`.
         training: told (name, progress) after every update.
         measuring: told (what, done, in all).
+
+    Raises:
+        KeyboardInterrupt: it was interrupted; another call goes on from there.
     """
     networks: dict[str, Any] = {}
     for name, config in (contestants or CONTESTANTS).items():
-        train(config, output / name, resume=True, report=_told(name, training))
+        if not train(config, output / name, resume=True, report=_told(name, training)).is_finished:
+            raise KeyboardInterrupt  # which training notes, and saves what it has
         networks[name] = create_model(f"local-dir:{output / name / 'weights'}", pretrained=True).eval()
     results = evaluate(
         networks,

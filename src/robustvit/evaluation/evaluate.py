@@ -128,9 +128,9 @@ def _run_and_save(work: _Work, processes: Processes, output: Path, resume: bool)
 
 
 def _named(model: Any) -> dict[str, nn.Module]:
-    if isinstance(model, dict):
+    if isinstance(model, dict) and model:
         return model
-    models = [model] if isinstance(model, nn.Module) else list(model)
+    models = [model] if isinstance(model, nn.Module) else [*model]
     names: dict[str, nn.Module] = {}
     for network in models:
         cfg = getattr(network, "pretrained_cfg", None) or {}
@@ -138,7 +138,7 @@ def _named(model: Any) -> dict[str, nn.Module]:
         unique = name if name not in names else f"{name} ({len(names) + 1})"
         names[unique] = network
     if not names:
-        raise ValueError("there is no network to evaluate; give at least one")
+        raise ValueError("there is no network to evaluate; give at least one, such as fan_vit_nano")
     return names
 
 

@@ -126,9 +126,7 @@ def ranking(models: Sequence[ModelResults]) -> Ranking:
     def entry(model: ModelResults, name: str) -> Entry:
         value = model.summary.get(name)
         number = value.value if value and is_number(value.value) else None
-        return Entry(
-            quantity(name, number), quantity_interval(name, value), number is not None and number == best[name], number
-        )
+        return Entry(quantity(name, number), quantity_interval(name, value), is_best(number, best[name]), number)
 
     columns = tuple((name, measure_of(name).label, not measure_of(name).higher_is_better) for name in names)
     rows = tuple((place, model, tuple(entry(model, name) for name in names)) for place, model in in_order(models))
@@ -136,11 +134,15 @@ def ranking(models: Sequence[ModelResults]) -> Ranking:
 
 
 def best_of(numbers: Sequence[float | None], higher: bool = True) -> float | None:
-    """The best of these numbers; None where there is nothing to choose from."""
-    kept = {number for number in numbers if number is not None and is_number(number)}
+    """The best of these numbers, rounded, as sums have errors in their last digits; None where there is nothing to choose."""
+    kept = {round(number, 9) for number in numbers if number is not None and is_number(number)}
     if len(kept) < 2:
         return None
     return max(kept) if higher else min(kept)
+
+
+def is_best(number: float | None, best: float | None) -> bool:
+    return number is not None and best is not None and round(number, 9) == best
 
 
 def overview(models: Sequence[ModelResults]) -> tuple[Overview, ...]:
@@ -204,7 +206,7 @@ def _compared_heat(members: Sequence[tuple[int, ModelResults, Grid]], top: float
         return HeatRow(
             label,
             tuple(
-                heat_cell(v, top, f"{model.name}, {label}", v is not None and v == best)
+                heat_cell(v, top, f"{model.name}, {label}", is_best(v, best))
                 for v, (_, model, _) in zip(values, members, strict=True)
             ),
         )
@@ -234,5 +236,5 @@ def compared_sequences(models: Sequence[ModelResults]) -> list[tuple[str, tuple[
     for label, row in [*found.items(), ("mean", averages)]:
         values = [row.get(place) for place in range(len(models))]
         lowest = best_of(values, higher=False)
-        table.append((label, tuple((percent(v), v is not None and v == lowest) for v in values)))
+        table.append((label, tuple((percent(v), is_best(v, lowest)) for v in values)))
     return table

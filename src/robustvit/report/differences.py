@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from robustvit.evaluation.results import Difference, ModelResults, Results, Value
-from robustvit.report.comparison import Entry, best_of, in_order, shared_grids, summary_names
+from robustvit.report.comparison import Entry, best_of, in_order, is_best, shared_grids, summary_names
 from robustvit.report.numbers import change, change_interval, interval, is_clear, is_number, measure_of, percent
 
 __all__ = ["Apart", "DifferenceTable", "GroupTable", "difference_tables", "group_tables"]
@@ -66,7 +66,7 @@ def group_tables(models: Sequence[ModelResults]) -> list[GroupTable]:
 
 def _entry(value: Value | None, best: float | None) -> Entry:
     number = value.value if value and is_number(value.value) else None
-    return Entry(percent(number), interval(value), number is not None and number == best, number)
+    return Entry(percent(number), interval(value), is_best(number, best), number)
 
 
 def difference_tables(results: Results) -> list[DifferenceTable]:

@@ -8,6 +8,7 @@ What comes out is 8-bit and unmixed; `inputs.prepare` does the rest on the netwo
 
 from __future__ import annotations
 
+import hashlib
 import multiprocessing
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import islice
@@ -113,6 +114,12 @@ class TrainingData:
         bases = BasePictures(self.pictures, augmentation.base, data.cache)
         self.maker = ShardMaker(self.pictures, bases, augmentation, seed)
         self.classes, self.num_classes, self.length = self.pictures.classes, self.pictures.num_classes, len(self.pictures)
+
+    def fingerprint(self) -> str:
+        """Of the number of pictures and some of their names; another one means that the set was changed."""
+        step = max(1, self.length // 1000)
+        names = [self.pictures.id(position) for position in range(0, self.length, step)]
+        return hashlib.blake2b(repr((self.length, names, tuple(self.classes))).encode(), digest_size=16).hexdigest()
 
     def updates_per_epoch(self, batch_size: int) -> int:
         """Full batches in the set.

@@ -6,6 +6,7 @@ scaler, the methods' own state, and the number of updates done.
 
 from __future__ import annotations
 
+import errno
 import re
 import zipfile
 from dataclasses import dataclass
@@ -62,7 +63,7 @@ class Checkpoints:
         self.folder.mkdir(exist_ok=True)
         path = self.folder / f"checkpoint-{state['update']:08d}.pt"
         with write_whole(path) as file:
-            torch.save({"format": FORMAT, "fingerprint": self.fingerprint, **state}, file)
+            _save({"format": FORMAT, "fingerprint": self.fingerprint, **state}, file)
         done = [file for file in self.files() if _update_of(file) <= state["update"]]  # newer ones could not be used
         for old in done[self.keep :]:
             old.unlink(missing_ok=True)
@@ -121,6 +122,15 @@ def method_state(place: str | Path, method: str) -> dict[str, Any]:
         known = ", ".join(state["methods"]) or "none"
         raise CheckpointError(f"{path} is of a run without {method} (its methods: {known}); train with methods.{method}={{}}")
     return state["methods"][method]
+
+
+def _save(state: dict[str, Any], file: Path) -> None:
+    try:
+        torch.save(state, file)
+    except RuntimeError as error:
+        if "enforce fail" not in str(error):
+            raise
+        raise OSError(errno.ENOSPC, "the checkpoint could not be written whole") from error  # what torch makes of a full disk
 
 
 def _update_of(path: Path) -> int:

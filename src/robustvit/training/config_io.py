@@ -45,6 +45,8 @@ def load_config(recipe: str | Path | None = None, changes: Sequence[str] = (), *
     small = raw.pop("twin", None)
     if twin:
         if not small:
+            if recipe is None:
+                raise ConfigError("--twin needs a recipe, whose `twin:` makes it small; the default run is small already")
             raise ConfigError(f"{recipe} has no `twin:`, the changes that make it small; add them, or leave --twin out")
         raw = _merged(raw, small)
     for change in changes:

@@ -135,11 +135,11 @@ def save_weights(
             key `robustvit`, which `robustvit.create_model` reads.
         extra: what else the file should say, e.g. the class names under `label_names`.
     """
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     folder.mkdir(parents=True, exist_ok=True)
     with write_whole(folder / WEIGHTS) as file:
-        save_file({name: value.detach().cpu().contiguous().clone() for name, value in weights.items()}, file)
+        file.write_bytes(save({name: value.detach().cpu().contiguous().clone() for name, value in weights.items()}))
     ours = isinstance(network, FAN | FANSwin | RVT)
     added = {} if ours else {k: v for k, v in options.items() if k in ("tap", "tap_blocks", "token_head")}
     options = {**getattr(network, "implied_args", {}), **options}

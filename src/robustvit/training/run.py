@@ -263,6 +263,7 @@ class Run:
         workers = self.workers
         return {
             "update": self.updates_done,
+            "pictures": self.data.fingerprint(),
             "network": workers.network_state(self.network),
             "ema": workers.network_state(self.ema.module) if self.ema is not None else None,
             "optimizer": workers.optimizer_state(self.network, self.optimizer),
@@ -272,6 +273,11 @@ class Run:
 
     def load(self, state: Mapping[str, Any]) -> None:
         workers = self.workers
+        if state.get("pictures", now := self.data.fingerprint()) != now:
+            raise ConfigError(
+                f"the pictures of {self.config.data.train} are not those that the run began with (another number, or other "
+                "names); restore them, or start a new run in another folder"
+            )
         workers.load_network_state(self.network, state["network"])
         if self.ema is not None:
             workers.load_network_state(self.ema.module, state["ema"])

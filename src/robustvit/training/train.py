@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from robustvit.files import check_writable
+from robustvit.files import check_writable, explained
 from robustvit.training.config import TrainConfig
 from robustvit.training.config_io import ConfigError, changed_settings, load_config, save_config
 from robustvit.training.distributed import choose_device, join_workers
@@ -101,15 +101,16 @@ def train(
     device = choose_device(config.loop.device)
     with join_workers(config.loop.parallel, device) as workers, interruptible() as interruption:
         run = Run(config, workers, device, cache=folder / "deepaugment.safetensors")
+        validation = _validation(run)
         if workers.is_first:
-            folder.mkdir(parents=True, exist_ok=True)
-            check_writable(folder / "config.yaml")
+            _make(folder)
             save_config(config, folder / "config.yaml")
         keeper = Keeper(folder, run, resume=resume)
         try:
-            return _loop(run, keeper, _validation(run), interruption, report)
+            return _loop(run, keeper, validation, interruption, report)
         except NotFiniteError as error:
             keeper.save_failure(error)
+            error.add_note(f"{folder / 'failure.json'} names the pictures of that batch")
             raise
         finally:
             keeper.close()
@@ -133,6 +134,14 @@ def _check_folder(config: TrainConfig | None, folder: Path, resume: bool) -> Tra
         told = ", ".join(f"{key} was {then!r} and is {now!r}" for key, (then, now) in list(changed.items())[:5])
         raise ConfigError(f"the run in {folder} cannot be resumed with another configuration: {told}; give another --output")
     return config
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise explained(error, folder.parent) from error
+    check_writable(folder / "config.yaml")
 
 
 def _validation(run: Run) -> Validation | None:

@@ -81,6 +81,8 @@ def test_a_wrong_key_or_value_is_named(change: str, message: str) -> None:
         "augment.erasing=-0.1",
         "augment.mixup=-1",
         "augment.scale=[1, 0.5]",
+        "augment.scale=[0.5, 2]",
+        "schedule.warmup_epochs=11",
         "loss.smoothing=2",
         "loss.weight=-1",
         "optimizer.lr=-1",

@@ -337,6 +337,7 @@ def test_a_removed_folder_ends_the_run_with_a_clear_message(tmp_path: Path) -> N
         (["model.name=fan_vit_nanno"], "fan_vit_nano"),
         (["optimizer.name=adamx"], "adamx"),
         (["schedule.name=plateau"], "plateau"),
+        (["loop.device=foo"], "loop.device is 'foo'; give auto, cpu"),
         (["schedule.name=cosinus"], "timm does not know"),
         (["loss.weight=0"], "no loss to train with"),
         (["data.train=nowhere"], "there is no nowhere"),

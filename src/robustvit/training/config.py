@@ -139,6 +139,7 @@ class AugmentConfig:
             _require(f"augment.{name}", 0 <= getattr(self, name) <= 1, getattr(self, name), "a probability, 0 to 1")
         for name in ("mixup", "cutmix", "color_jitter"):
             _require(f"augment.{name}", getattr(self, name) >= 0, getattr(self, name), "0 for off, or more")
+        _require("augment.scale", self.scale[1] <= 1, self.scale, "shares of the area, at most 1")
         for name in ("scale", "ratio"):
             low, high = getattr(self, name)
             _require(f"augment.{name}", 0 < low <= high, (low, high), "two numbers above 0, the smaller first")
@@ -221,6 +222,8 @@ class ScheduleConfig:
         _require("schedule.epochs", self.epochs >= 1, self.epochs, "1 or more")
         for name in ("warmup_epochs", "warmup_lr", "min_lr", "cooldown_epochs"):
             _require(f"schedule.{name}", getattr(self, name) >= 0, getattr(self, name), "0 or more")
+        is_short = self.warmup_epochs <= self.epochs
+        _require("schedule.warmup_epochs", is_short, self.warmup_epochs, f"at most schedule.epochs ({self.epochs})")
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,10 @@ def choose_device(name: str) -> torch.device:
     """ "auto" takes a GPU where there is one; each process of a node its own."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    device = torch.device(name)
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(f"loop.device is {name!r}; give auto, cpu, cuda, cuda:1 or mps") from error
     if device.type == "cuda" and device.index is None:
         if not torch.cuda.is_available():
             raise ValueError("loop.device is 'cuda', but PyTorch finds no CUDA device here; use 'auto' or 'cpu'")

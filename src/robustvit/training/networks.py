@@ -77,6 +77,8 @@ def weights_file(place: str | Path) -> Path:
         path = next((file for file in candidates if file.is_file()), path / WEIGHTS)
     if not path.is_file():
         raise FileNotFoundError(f"there are no weights at {path}; give a checkpoint, or the folder of a finished run")
+    if path.parent.name == "checkpoints" and path.name.startswith("checkpoint-"):
+        raise CheckpointError(f"{path} is the state of a training run; give the folder of the run, {path.parent.parent}")
     return path
 
 

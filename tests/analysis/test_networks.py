@@ -1,0 +1,118 @@
+"""Every analysis on a small network of every family."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import timm
+import torch
+from torch import Tensor, nn
+
+import robustvit as rv
+from robustvit.analysis.attention_chunks import observe, whole_map
+from robustvit.analysis.attention_maps import attention_maps
+from robustvit.analysis.attention_stability import attention_stability
+from robustvit.analysis.eigenvalues import eigenvalue_counts
+from robustvit.analysis.head_diversity import head_diversity
+from robustvit.analysis.noise_decay import noise_decay
+from robustvit.analysis.overfocus import overfocus
+
+SWIN = dict(img_size=44, patch_size=4, window_size=4, embed_dim=16, depths=(2, 2), num_heads=(2, 4), num_classes=10)
+FAMILIES = ("fan_vit_nano", "fan_hybrid_nano", "fan_swin_nano", "rvt_nano", "vit_nano", "deit", "swin")
+
+
+def network(family: str) -> Any:
+    torch.manual_seed(0)
+    if family == "swin":  # 11 x 11 tokens: windows that are padded and shifted
+        return timm.create_model("swin_tiny_patch4_window7_224", **SWIN)
+    if family == "deit":
+        sizes = dict(img_size=32, patch_size=4, embed_dim=32, depth=3, num_heads=2)
+        return timm.create_model("deit_tiny_distilled_patch16_224", num_classes=10, **sizes)
+    return rv.create_model(family, num_classes=10)
+
+
+def pictures(family: str, count: int = 3, seed: int = 0) -> Tensor:
+    side = 44 if family == "swin" else 32
+    return torch.randn(count, 3, side, side, generator=torch.Generator().manual_seed(seed))
+
+
+def modes(model: nn.Module) -> list[bool]:
+    return [module.training for module in model.modules()]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_maps_computed_from_rows_are_those_of_the_network(family: str) -> None:
+    model, images = network(family).eval(), pictures(family)
+    with torch.no_grad(), rv.record(model) as expected:
+        model(images)
+    with observe(model) as tape:
+        model(images)
+    prefix = expected.prefix_tokens
+    for layer, maps in enumerate(expected.attention):
+        found = whole_map(tape, layer, 3).flatten(0, 1)
+        torch.testing.assert_close(found, maps[..., prefix:, prefix:], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_same_picture_has_stable_attention_and_another_one_less(family: str) -> None:
+    model, images = network(family).train(), pictures(family)
+    before = modes(model)
+    same = attention_stability(model, [(images, images)])
+    other = attention_stability(model, [(images, pictures(family, seed=1))])
+    assert same.of_pictures.shape == (3,)
+    assert same.mean == pytest.approx(1, abs=1e-5)
+    assert other.mean < same.mean
+    assert modes(model) == before
+    parts = attention_stability(model, [(images[:1], images[:1]), (images[1:], images[1:])], rows=3)
+    torch.testing.assert_close(parts.of_pictures, same.of_pictures, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_statistics_over_a_set_do_not_depend_on_how_it_is_batched(family: str) -> None:
+    model, images = network(family), pictures(family)
+    batched = [images[:2], images[2:]]
+    layers = len(head_diversity(model, [images]))
+    torch.testing.assert_close(head_diversity(model, batched, rows=5), head_diversity(model, [images]), equal_nan=True)
+    torch.testing.assert_close(vars(overfocus(model, batched, rows=5)), vars(overfocus(model, [images])))
+    counts = eigenvalue_counts(model, batched)
+    torch.testing.assert_close(counts.significant, eigenvalue_counts(model, [images]).significant)
+    assert counts.significant.shape == (layers,)
+    assert (counts.significant >= 1).all()
+    assert (counts.zero >= 0).all()
+    decay = noise_decay(model, batched)
+    torch.testing.assert_close(decay, noise_decay(model, [images]), rtol=1e-4, atol=1e-5)
+    assert decay.shape == (layers,)
+    assert (decay > 0).all()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_pictures_of_attention_have_the_shape_of_the_grid(family: str) -> None:
+    model, images = network(family), pictures(family, 1)
+    maps = attention_maps(model, images[0], layers=(0, -1), query=(0.3, 0.7))
+    assert len(maps.layer_maps) == len(maps.query_maps) == 2
+    with torch.no_grad(), rv.record(model.eval()) as tape:
+        model(images)
+    for layer, seen in zip(maps.layers, maps.query_maps, strict=True):
+        assert tuple(seen.shape) == tape.grids[layer]
+        assert 0 < seen.sum() <= 1 + 1e-5
+    with pytest.raises(ValueError, match="this network has"):
+        attention_maps(model, images[0], layers=(99,))
+
+
+def test_noise_can_be_followed_through_a_cnn_and_nothing_else_is_asked_of_it() -> None:
+    model, images = timm.create_model("resnet10t", num_classes=10), pictures("vit")
+    assert len(noise_decay(model, [images])) == 4
+    fed = noise_decay(model, [images], kind="input")
+    assert fed[0] == pytest.approx(1)
+    with pytest.raises(RuntimeError, match="no attention that can be recorded"):
+        head_diversity(model, [images])
+    with pytest.raises(RuntimeError, match="neither blocks with attention nor residual blocks"):
+        noise_decay(nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 10)), [images])
+
+
+def test_a_set_without_pictures_is_refused() -> None:
+    model = network("vit_nano")
+    for analysis in (head_diversity, overfocus, eigenvalue_counts, noise_decay, attention_stability):
+        with pytest.raises(ValueError, match="there are no pictures"):
+            analysis(model, [])  # type: ignore[operator]

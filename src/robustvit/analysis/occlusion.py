@@ -1,0 +1,94 @@
+"""What random patches of noise do to a network: accuracy and attention over many masks (AFAT Fig. 1, 3 and 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from robustvit.analysis.attention_chunks import ROWS, observe
+from robustvit.analysis.attention_stability import attention_cosines
+from robustvit.attacks.patches import A_TENTH, PatchSettings, cover_random
+from robustvit.attacks.pixel_network import PixelNetwork
+from robustvit.corruptions.randomness import keyed_seed
+from robustvit.methods.probing import evaluation_mode
+from robustvit.recording import NothingRecordedError, Tape, attention_blocks
+
+__all__ = ["Occlusion", "occlusion_study"]
+
+DEFINITION = (
+    "each mask covers floor(rho (N - 1)) + 1 of N patches with noise; over masks: accuracy, and the cosine between attention "
+    "of the clean and of the covered picture, mean over layers and heads"
+)
+
+
+@dataclass(frozen=True)
+class Occlusion:
+    """What `occlusion_study` found.
+
+    Attributes:
+        right: bool [masks, B], whether the answer is right.
+        cosines: float [masks, B], of the attention; None for a network without.
+    """
+
+    right: Tensor
+    cosines: Tensor | None
+
+    @property
+    def accuracies(self) -> Tensor:
+        """[masks]: the accuracy under each mask."""
+        return self.right.float().mean(1)
+
+
+def occlusion_study(
+    model: PixelNetwork,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    masks: int = 100,
+    settings: PatchSettings = A_TENTH,
+    seed: int = 0,
+    sample_ids: Sequence[int | str] | None = None,
+    rows: int = ROWS,
+) -> Occlusion:
+    """Covers every picture with `masks` random masks.
+
+    Args:
+        model: pixels in 0 .. 1 -> logits; left as it was.
+        images: float [B, 3, H, W] in 0 .. 1.
+        labels: int64 [B].
+        masks: how many; the paper has 100, and 1000 for single pictures.
+        settings: share, size and noise of the patches.
+        seed, sample_ids: the masks of a picture depend on (seed, its id) alone.
+        rows: of the attention maps that exist at a time.
+    """
+    if masks < 1:
+        raise ValueError(f"masks={masks} is not possible; give at least 1")
+    has_attention = _has_attention(model)
+    right, cosines = [], []
+    with _look(model, has_attention) as clean:
+        model(images)
+    for mask in range(masks):
+        covered = cover_random(model, images, labels, settings, seed=keyed_seed(seed, mask), sample_ids=sample_ids)
+        with _look(model, has_attention) as spoiled:
+            logits = model(covered)
+        right.append((logits.argmax(1) == labels).cpu())
+        if clean is not None and spoiled is not None:
+            with torch.no_grad():
+                cosines.append(torch.cat(attention_cosines(clean, spoiled, len(images), rows=rows), dim=1).mean(1).cpu())
+    return Occlusion(torch.stack(right), torch.stack(cosines) if cosines else None)
+
+
+def _has_attention(model: nn.Module) -> bool:
+    try:
+        return bool(attention_blocks(model))
+    except NothingRecordedError:
+        return False
+
+
+def _look(model: nn.Module, has_attention: bool) -> AbstractContextManager[Tape | None]:
+    """`observe`, or evaluation mode alone for a network without attention."""
+    return observe(model) if has_attention else evaluation_mode(model)

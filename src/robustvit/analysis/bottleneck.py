@@ -64,10 +64,10 @@ def _factor(posterior: Tensor, shares: Tensor, covariance: Tensor, factor: Facto
 def group_points(points: Tensor, centres: Tensor, covariance: Tensor, steps: int) -> list[Tensor]:
     """Centres [C, d] before and after each of `steps` iterations towards the weighted means: what the figure shows.
 
-    The points go to the centres that the covariance makes nearest; shares follow the posteriors.
+    Each new centre is the mean of the points by their posteriors, in which the shares of the clusters have no part.
     """
+    shares = torch.full((len(centres),), 1 / len(centres), dtype=points.dtype)
     found = [centres]
     for _ in range(steps):
-        shares = torch.full((len(centres),), 1 / len(centres), dtype=points.dtype)
         found.append(bottleneck_step(points, found[-1], shares, covariance, "mean"))
     return found

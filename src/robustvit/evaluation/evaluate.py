@@ -130,7 +130,7 @@ def _run_and_save(work: _Work, processes: Processes, output: Path, resume: bool)
 def _named(model: Any) -> dict[str, nn.Module]:
     if isinstance(model, dict) and model:
         return model
-    models = [model] if isinstance(model, nn.Module) else [*model]
+    models = [model] if isinstance(model, nn.Module) else list(model)
     names: dict[str, nn.Module] = {}
     for network in models:
         cfg = getattr(network, "pretrained_cfg", None) or {}

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from robustvit.cli.console import note, print_json, progress_bar, tables, working
+from robustvit.cli.console import note, print_json, progress_bar, tables
+from robustvit.cli.networks import load_networks
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from robustvit.evaluation.results import Results, Value
 
 __all__ = ["eval"]
-
-WEIGHT_SUFFIXES = (".safetensors", ".pth", ".pt", ".tar", ".bin", ".ckpt")
 
 
 def eval(  # noqa: A001
@@ -67,7 +66,7 @@ def eval(  # noqa: A001
         as_json: print JSON.
     """
     given = {"num_classes": num_classes, "img_size": img_size}
-    networks = _networks(models, untrained, {k: v for k, v in given.items() if v}, device)
+    networks = load_networks(models, untrained, {k: v for k, v in given.items() if v}, device)
     how = {"class_map": class_map, "protocol": protocol, "size": img_size, "limit": limit, "seed": seed, "resume": resume}
     how |= {"jpeg": not no_jpeg, "channel_order": "bgr" if bgr else "rgb", "frost_folder": frost_folder}
     results = _measure(networks, data, suite, output, {**how, "batch_size": batch_size})
@@ -89,38 +88,6 @@ def _measure(networks: dict[str, Any], data: str, suite: Sequence[str], output: 
     except KeyboardInterrupt:
         note(f"stopped; what is done is kept in {output}, and the same command with --resume goes on from there")
         raise
-
-
-def _networks(models: Sequence[str], untrained: bool, options: dict[str, Any], device: str) -> dict[str, Any]:
-    if not models:
-        raise ValueError("there is no network to evaluate; give at least one, such as fan_vit_nano")
-    if twice := [m for i, m in enumerate(models) if m in models[:i]]:
-        raise ValueError(f"{twice[0]} is given twice; give each network once")
-    place = f"cuda:{os.environ['LOCAL_RANK']}" if device == "cuda" and "LOCAL_RANK" in os.environ else device
-    with working(f"Loading {', '.join(models)}"):
-        return {model: _load(model, untrained, options).to(place).eval() for model in models}
-
-
-def _load(model: str, untrained: bool, options: dict[str, Any]) -> Any:
-    from robustvit.models.loading import load_network
-    from robustvit.weights import stored_architecture
-
-    name, _, file = model.partition("=")
-    if not file and Path(model).suffix in WEIGHT_SUFFIXES and not Path(model).exists():
-        raise FileNotFoundError(f"there is no file {model}; give the path of a checkpoint, or the name of a network")
-    if not file and ":" not in model and Path(model).is_dir():
-        inside = (Path(model), Path(model, "best"), Path(model, "weights"))
-        places = [place for place in inside if (place / "config.json").is_file()]
-        hint = f"give local-dir:{places[0]}" if places else "it has no config.json of a network"
-        raise IsADirectoryError(f"{model} is a folder; {hint}")
-    if not file and Path(model).is_file():
-        architecture = stored_architecture(model)
-        if architecture is None:
-            raise ValueError(f"{model} does not say which network it is of; give NAME={model}")
-        name, file = architecture, model
-    if file:
-        return load_network(name, file, **options)
-    return load_network(name, pretrained=not untrained, **options)
 
 
 def _shown(name: str, value: Value) -> str:

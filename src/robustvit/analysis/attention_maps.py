@@ -6,23 +6,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from robustvit.analysis.attention_chunks import map_chunks, observe, whole_map
+from robustvit.analysis.attention_chunks import ROWS, map_chunks, observe
 from robustvit.recording import Tape
 
-__all__ = ["AttentionMaps", "attention_maps", "query_map"]
+__all__ = ["MOST_SHOWN", "AttentionMaps", "attention_maps", "block_positions", "query_map"]
 
-DEFINITION = "attention after softmax, mean over heads unless per head, rows are queries, prefix tokens left out"
+MOST_SHOWN = 256
+"""Rows of a map as a picture; of more tokens, squares of entries are averaged."""
+DEFINITION = (
+    "attention after softmax, mean over heads unless per head, rows are queries, prefix tokens left out (Swin: mean over "
+    f"windows); maps of more than {MOST_SHOWN} tokens are averaged in squares"
+)
 
 
 @dataclass(frozen=True)
 class AttentionMaps:
-    """Of one picture.
+    """Of one picture; n is the number of tokens N, or of squares of them where there are more than `MOST_SHOWN`.
 
     Attributes:
-        layer_maps: per chosen layer [N, N], the mean over heads (Swin: [windows, M, M]).
-        head_maps: [heads, N, N] of the last chosen layer.
+        layer_maps: per chosen layer [n, n], the mean over heads (Swin: and over windows).
+        head_maps: [heads, n, n] of the last chosen layer.
         query_maps: per chosen layer [Hp, Wp], what the query sees, the mean over heads.
         query: (row, column) of the query, as a share of the picture.
         layers: the chosen layers.
@@ -38,7 +44,7 @@ class AttentionMaps:
 def attention_maps(
     model: nn.Module, image: Tensor, *, layers: Sequence[int] = (-1,), query: tuple[float, float] = (0.5, 0.5)
 ) -> AttentionMaps:
-    """The attention of one picture.
+    """The attention of one picture, a few rows of the maps at a time.
 
     Args:
         model: a network with attention.
@@ -48,17 +54,34 @@ def attention_maps(
     """
     with observe(model) as tape:
         model(image[None])
-    count = len(tape.grids)
-    wrong = [layer for layer in layers if not -count <= layer < count]
-    if wrong or not layers:
-        raise ValueError(f"layers={list(layers)}: this network has {count} blocks with attention, 0 to {count - 1}")
-    chosen = tuple(layer % count for layer in layers)
+    chosen = block_positions(layers, len(tape.grids))
     with torch.no_grad():
-        maps = [whole_map(tape, layer, 1)[0] for layer in chosen]  # windows heads N N
+        maps = [_shown_map(tape, layer) for layer in chosen]  # heads n n
         seen = [query_map(tape, layer, query) for layer in chosen]
-    means = [one.mean(1) if len(one) > 1 else one.mean(1)[0] for one in maps]
-    heads = maps[-1][0] if len(maps[-1]) == 1 else maps[-1].mean(0)
-    return AttentionMaps(means, heads, seen, query, chosen)
+    return AttentionMaps([one.mean(0) for one in maps], maps[-1], seen, query, chosen)
+
+
+def block_positions(layers: Sequence[int], count: int) -> tuple[int, ...]:
+    """Positions from the front, of blocks counted from either end.
+
+    Raises:
+        ValueError: there is no such block, or none was chosen.
+    """
+    if not layers or any(not -count <= layer < count for layer in layers):
+        raise ValueError(f"layers={list(layers)}: this network has {count} blocks, 0 to {count - 1} (or -{count} to -1)")
+    return tuple(layer % count for layer in layers)
+
+
+def _shown_map(tape: Tape, layer: int) -> Tensor:
+    """[heads, n, n] of the only picture, the mean over windows, as a picture of at most `MOST_SHOWN` rows."""
+    windows = tape.windows[layer]
+    N = tape.grids[layer][0] * tape.grids[layer][1] if windows is None else windows.shape[1]
+    side = -(-N // MOST_SHOWN)
+    parts = []
+    for chunk in map_chunks(tape, layer, 1, rows=max(side, ROWS // side * side)):  # 1 W heads R N
+        rows = chunk[0].mean(0)  # heads R N
+        parts.append(F.avg_pool2d(rows, side, ceil_mode=True) if side > 1 else rows)
+    return torch.cat(parts, dim=1).cpu()
 
 
 def query_map(tape: Tape, layer: int, query: tuple[float, float]) -> Tensor:
@@ -72,16 +95,16 @@ def query_map(tape: Tape, layer: int, query: tuple[float, float]) -> Tensor:
     H, W = tape.grids[layer]
     token = min(int(query[0] * H), H - 1) * W + min(int(query[1] * W), W - 1)
     windows = tape.windows[layer]
-    out = torch.zeros(H * W)
+    window, place = (0, token) if windows is None else (windows == token).nonzero()[0].tolist()
+    row = torch.zeros(0)
+    start = 0
+    for chunk in map_chunks(tape, layer, 1):
+        if start <= place < start + chunk.shape[-2]:
+            row = chunk[0, window, :, place - start].mean(0).cpu()
+        start += chunk.shape[-2]
     if windows is None:
-        start = 0
-        for chunk in map_chunks(tape, layer, 1):
-            if start <= token < start + chunk.shape[-2]:
-                out = chunk[0, 0, :, token - start].mean(0).cpu()
-            start += chunk.shape[-2]
-        return out.view(H, W)
-    window, place = (windows == token).nonzero()[0].tolist()
-    row = whole_map(tape, layer, 1)[0, window, :, place].mean(0).cpu()  # M
-    is_real = windows[window].cpu() >= 0
-    out[windows[window].cpu()[is_real]] = row[is_real]
+        return row.view(H, W)
+    out = torch.zeros(H * W)
+    tokens = windows[window].cpu()
+    out[tokens[tokens >= 0]] = row[tokens >= 0]
     return out.view(H, W)

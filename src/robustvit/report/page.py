@@ -17,7 +17,7 @@ from robustvit.report import charts, comparison, differences, figures, numbers
 from robustvit.report.grids import Grid, grids_of, other_cells, sequence_cells
 from robustvit.report.headline import headline
 
-__all__ = ["Chapter", "render_page", "write_page"]
+__all__ = ["Chapter", "page_environment", "render_page", "write_page"]
 
 MOST_SKIPPED = 500
 """More skipped pictures than this are counted, not named."""
@@ -83,6 +83,11 @@ def write_page(results: Results, path: Path, *, chapters: Sequence[Chapter] = ()
 
 def render_page(results: Results, chapters: Sequence[Chapter] = ()) -> str:
     """The report as HTML."""
+    return page_environment().get_template("page.html.j2").render(_contents(results), chapters=chapters)
+
+
+def page_environment() -> Environment:
+    """What all pages are rendered with: the templates and the filters that write numbers and names."""
     environment = Environment(
         loader=PackageLoader("robustvit.report"),
         autoescape=True,
@@ -101,7 +106,7 @@ def render_page(results: Results, chapters: Sequence[Chapter] = ()) -> str:
         "fact": fact,
         "picture": picture,
     }
-    return environment.get_template("page.html.j2").render(_contents(results), chapters=chapters)
+    return environment
 
 
 def _contents(results: Results) -> dict[str, Any]:

@@ -1,0 +1,289 @@
+"""`analyze`: any analyses of one or several networks on the same pictures -> `Analysis`, with files and figures."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from robustvit.analysis.finding import Finding
+from robustvit.analysis.noise_decay import blocks_of
+from robustvit.analysis.options import AnalysisOptions
+from robustvit.analysis.studies import STUDIES, Study
+from robustvit.analysis.subject import Subject, make_subject
+from robustvit.corruptions.parameters import SMALLEST
+from robustvit.evaluation.processes import Processes
+from robustvit.evaluation.unfinished import unfinished_folder
+from robustvit.files import write_whole
+from robustvit.memory import fits_memory
+from robustvit.models.names import nearest
+from robustvit.recording import NothingRecordedError
+
+__all__ = ["SHARED", "Analysis", "analyze", "supported"]
+
+SHARED = "all networks"
+"""Stands for the network in analyses that need none."""
+Report = Callable[[str, int, int], None]
+"""Told (what is being done, pictures done, in all)."""
+SPOILING = ("attention", "stability", "clusters")
+"""Analyses that compare clean pictures with corrupted ones."""
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What was found.
+
+    Attributes:
+        findings: analysis -> network -> finding.
+        left_out: analysis -> network -> why it was not possible.
+        networks: name -> parameters, input and what its labels are.
+        about: pictures, settings, versions, when.
+    """
+
+    findings: Mapping[str, Mapping[str, Finding]]
+    left_out: Mapping[str, Mapping[str, str]]
+    networks: Mapping[str, Mapping[str, Any]]
+    about: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the arrays."""
+        studies = {
+            what: {
+                "definition": next(iter(found.values())).definition,
+                "networks": {name: dict(finding.numbers) for name, finding in found.items()},
+            }
+            for what, found in self.findings.items()
+        }
+        left_out = {what: dict(names) for what, names in self.left_out.items()}
+        networks = {name: dict(facts) for name, facts in self.networks.items()}
+        return {**self.about, "networks": networks, "analyses": studies, "left_out": left_out}
+
+    def save(self, folder: str | Path) -> Path:
+        """Writes analysis.json, arrays.npz, figures/*.png and *.svg, and analysis.html; returns the folder."""
+        from robustvit.report.analysis_page import write_analysis
+
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        arrays = {
+            f"{what}/{name}/{key}": array
+            for what, found in self.findings.items()
+            for name, finding in found.items()
+            for key, array in finding.arrays.items()
+        }
+        with write_whole(folder / "arrays.npz") as file, file.open("wb") as stream:
+            np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
+        with write_whole(folder / "analysis.json") as file:
+            file.write_text(json.dumps(self.to_json(), indent=1))
+        write_analysis(self, folder)
+        return folder
+
+
+def analyze(
+    models: Mapping[str, nn.Module],
+    images: Any,
+    what: Sequence[str] = ("all",),
+    options: AnalysisOptions | None = None,
+    *,
+    limit: int | None = None,
+    size: tuple[int, int] | None = None,
+    class_map: dict[str, int] | None = None,
+    output: str | Path | None = None,
+    resume: bool = False,
+    report: Report | None = None,
+) -> Analysis:
+    """Looks into networks.
+
+    Args:
+        models: name -> classifier; left as it was.
+        images: a picture, a folder of pictures or of class folders, or what else `open_pictures` takes.
+        what: of `STUDIES`, or "all": then what a network cannot do is left out, with the reason.
+        options: of the analyses.
+        limit: look only at the first so many pictures.
+        size: (H, W) of the input, other than the networks' own.
+        class_map: class name -> output, where they are not in the same order.
+        output: folder for the result, see `Analysis.save`; meanwhile for what is done so far.
+        resume: go on with what is in `output`.
+        report: told about progress.
+
+    Raises:
+        ValueError: an unknown analysis, or one that a network does not support.
+    """
+    chosen = _chosen(what)
+    settings = options or AnalysisOptions()
+    _check(models, limit, output, resume)
+    subjects = {
+        name: make_subject(name, network, images, settings, limit=limit, size=size, class_map=class_map)
+        for name, network in models.items()
+    }
+    left_out = _left_out(subjects, chosen, is_asked="all" not in what)
+    _check_sizes(subjects, chosen)
+    folder = None
+    if output is not None:
+        fingerprint = _fingerprint(subjects, chosen, settings)
+        folder = unfinished_folder(Path(output), fingerprint, resume, Processes())
+    findings = _run(_Work(subjects, chosen, left_out, "all" in what), folder, report)
+    analysis = Analysis(findings, left_out, _networks(subjects), _about(subjects, settings))
+    if output is not None and folder is not None:
+        analysis.save(output)
+        shutil.rmtree(folder, ignore_errors=True)
+    return analysis
+
+
+def supported(subject: Subject) -> tuple[str, ...]:
+    """The analyses that are possible with this network."""
+    return tuple(name for name, study in STUDIES.items() if _obstacle(subject, study) is None)
+
+
+def _obstacle(subject: Subject, study: Study) -> str | None:
+    """Why an analysis is not possible with this network; None where it is."""
+    kind = type(subject.network).__name__
+    if study.needs in ("attention", "tokens") and not subject.has_attention:
+        return f"{kind} has no attention among tokens that can be read"
+    if study.needs == "token head" and getattr(subject.network, "token_head", None) is None:
+        return f"{kind} has no token head; build one with token_head=True and train it with STL (docs/stl.md)"
+    if study.needs == "blocks":
+        try:
+            blocks_of(subject.network)
+        except NothingRecordedError as error:
+            return str(error)
+    return None
+
+
+def _chosen(what: Sequence[str]) -> tuple[str, ...]:
+    if not what:
+        raise ValueError(f"there is no analysis to make; choose among {', '.join(STUDIES)}, or all")
+    for name in what:
+        if name not in (*STUDIES, "all"):
+            hint = nearest(name, STUDIES) or f"; there are {', '.join(STUDIES)}, and all"
+            raise ValueError(f"there is no analysis {name!r}{hint}")
+    return tuple(STUDIES) if "all" in what else tuple(dict.fromkeys(what))
+
+
+def _check(models: Mapping[str, nn.Module], limit: int | None, output: str | Path | None, resume: bool) -> None:
+    if not models:
+        raise ValueError("there is no network to look into; give at least one, such as fan_vit_nano")
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit={limit} is not possible; give at least 1")
+    if output is None and resume:
+        raise ValueError("resume=True needs the output folder of the run to go on with")
+
+
+def _left_out(subjects: Mapping[str, Subject], chosen: Sequence[str], *, is_asked: bool) -> dict[str, dict[str, str]]:
+    """analysis -> network -> why it is not possible.
+
+    Raises:
+        ValueError: what is not possible was asked for by name.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for what in chosen:
+        for name, subject in subjects.items():
+            reason = _obstacle(subject, STUDIES[what])
+            if reason is not None and is_asked:
+                raise ValueError(f"{what} of {name}: {reason}; it supports {', '.join(supported(subject))}")
+            if reason is not None:
+                found.setdefault(what, {})[name] = reason
+    return found
+
+
+def _check_sizes(subjects: Mapping[str, Subject], chosen: Sequence[str]) -> None:
+    for name, subject in subjects.items():
+        H, W = subject.protocol.size
+        if min(H, W) < SMALLEST and any(what in SPOILING for what in chosen) and subject.options.corruption != "patches":
+            raise ValueError(
+                f"corruptions need pictures of at least {SMALLEST}x{SMALLEST} pixels, and {name} takes {H}x{W}; give "
+                "--corruption patches, or a larger --img-size"
+            )
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What is to be done; `is_lenient` leaves out what turns out not to be possible, as in "all"."""
+
+    subjects: Mapping[str, Subject]
+    chosen: Sequence[str]
+    left_out: dict[str, dict[str, str]]
+    is_lenient: bool
+
+
+def _run(work: _Work, folder: Path | None, report: Report | None) -> dict[str, dict[str, Finding]]:
+    findings: dict[str, dict[str, Finding]] = {}
+    for what in work.chosen:
+        needs_network = STUDIES[what].needs != "nothing"
+        for place, (name, subject) in enumerate(work.subjects.items() if needs_network else [*work.subjects.items()][:1]):
+            if name in work.left_out.get(what, {}):
+                continue
+            stored = folder / f"{what}-{place}.npz" if folder else None
+            try:
+                finding = _stored(stored) or _made(what, subject, report)
+            except (ValueError, RuntimeError) as error:
+                if not work.is_lenient:
+                    raise
+                work.left_out.setdefault(what, {})[name] = str(error)
+                continue
+            if stored is not None and not stored.exists():
+                finding.save(stored)
+            findings.setdefault(what, {})[name if needs_network else SHARED] = finding
+    if not findings:
+        raise ValueError(f"none of the analyses was possible: {next(iter(next(iter(work.left_out.values())).values()))}")
+    return findings
+
+
+def _stored(path: Path | None) -> Finding | None:
+    return Finding.load(path) if path is not None and path.exists() else None
+
+
+def _made(what: str, subject: Subject, report: Report | None) -> Finding:
+    subject.progress = (lambda done, total: report(f"{what}: {subject.name}", done, total)) if report else None
+    try:
+        with fits_memory(subject.options.batch_size, subject.protocol.size):
+            return STUDIES[what].run(subject)
+    except ImportError as error:
+        raise RuntimeError(str(error)) from error
+
+
+def _fingerprint(subjects: Mapping[str, Subject], chosen: Sequence[str], options: AnalysisOptions) -> str:
+    """Changes when anything changes that a finding depends on."""
+    settings = replace(options, batch_size=1)  # which changes nothing
+    digest = hashlib.blake2b(repr((version("robustvit"), tuple(chosen), settings)).encode(), digest_size=16)
+    for name, subject in subjects.items():
+        pictures = subject.pictures
+        digest.update(repr((name, pictures.name, len(pictures), pictures.classes, subject.protocol, subject.targets)).encode())
+        for key, tensor in subject.network.state_dict().items():
+            digest.update(f"{key}{tuple(tensor.shape)}{tensor.dtype}".encode())
+            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _networks(subjects: Mapping[str, Subject]) -> dict[str, dict[str, Any]]:
+    return {
+        name: {
+            "parameters": sum(p.numel() for p in subject.network.parameters()),
+            "input": list(subject.protocol.size),
+            "protocol": subject.protocol.describe(),
+            "truth": subject.truth,
+            "skipped": dict(subject.skipped),
+        }
+        for name, subject in subjects.items()
+    }
+
+
+def _about(subjects: Mapping[str, Subject], options: AnalysisOptions) -> dict[str, Any]:
+    pictures = next(iter(subjects.values())).pictures
+    packages = ("robustvit", "torch", "timm", "numpy")
+    return {
+        "pictures": {"name": pictures.name, "count": len(pictures)},
+        "options": asdict(options),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }

@@ -1,0 +1,302 @@
+"""The analyses by name: what each needs of a network, and from a subject to a finding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from robustvit.analysis import attention_maps as maps_of
+from robustvit.analysis import attention_stability, clusters, head_diversity, noise_decay, occlusion, overfocus
+from robustvit.analysis import patch_corruption as patch_effects
+from robustvit.analysis import token_labels as labels_of
+from robustvit.analysis.bottleneck import group_points
+from robustvit.analysis.eigenvalues import eigenvalue_counts
+from robustvit.analysis.finding import Finding
+from robustvit.analysis.full_augmentation import fully_augmented
+from robustvit.analysis.subject import Batch, Subject
+from robustvit.attacks.patches import PatchSettings, fit_scorer, load_scorer
+from robustvit.methods.probing import token_grids
+from robustvit.recording import attention_blocks
+
+__all__ = ["STUDIES", "Need", "Study", "bottleneck_finding"]
+
+Need = Literal["attention", "blocks", "token head", "tokens", "answers", "nothing"]
+"""attention: maps among tokens. blocks: of attention, or residual ones. token head: of STL. tokens: features of blocks with
+attention. answers: any classifier. nothing: not even a network."""
+QUERY_LAYERS = 4
+CONFIDENCES_OF = 16
+"""Pictures whose tokens' confidences are counted, as in STL's Fig. 2."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """One analysis.
+
+    Attributes:
+        needs: what a network must have.
+        run: subject -> finding.
+    """
+
+    needs: Need
+    run: Callable[[Subject], Finding]
+
+
+def _attention(subject: Subject) -> Finding:
+    options = subject.options
+    batch = subject.first(options.picture + 1)
+    if len(batch.ids) <= options.picture:
+        raise ValueError(f"picture={options.picture}: there are only {len(batch.ids)} pictures, 0 to {len(batch.ids) - 1}")
+    one = Batch(batch.ids[-1:], batch.pixels[-1:], batch.labels[-1:])
+    layers = options.layers or _spread(len(attention_blocks(subject.network)), QUERY_LAYERS)
+    arrays: dict[str, np.ndarray] = {}
+    for state, pixels in (("clean", one.pixels), ("spoiled", subject.spoiled(one))):
+        found = maps_of.attention_maps(subject.network, subject.normalised(pixels)[0], layers=layers, query=options.query)
+        arrays |= {f"{state}/picture": _picture(pixels[0]), f"{state}/heads": found.head_maps.numpy()}
+        for layer, whole, seen in zip(found.layers, found.layer_maps, found.query_maps, strict=True):
+            arrays |= {f"{state}/layer {layer}": whole.numpy(), f"{state}/query {layer}": seen.cpu().numpy()}
+    numbers = {
+        "picture": one.ids[0],
+        "layers": list(found.layers),
+        "query": list(options.query),
+        "heads": len(found.head_maps),
+    }
+    return Finding(maps_of.DEFINITION, numbers, arrays)
+
+
+def _spread(count: int, most: int) -> tuple[int, ...]:
+    """At most `most` positions over 0 .. count - 1, the first and the last among them."""
+    return tuple(dict.fromkeys(np.linspace(0, count - 1, min(most, count)).round().astype(int).tolist()))
+
+
+def _stability(subject: Subject) -> Finding:
+    found = attention_stability.attention_stability(subject.network, subject.pairs())
+    layers = [float(values.mean()) for values in found.of_layers]
+    numbers = {"pictures": len(found.of_pictures), "mean": found.mean, "worst_5_percent": found.worst, "layers": layers}
+    heads = {f"layer {i}": values.numpy() for i, values in enumerate(found.of_layers)}
+    return Finding(attention_stability.DEFINITION, numbers, {"pictures": found.of_pictures.numpy(), **heads})
+
+
+def _occlusion(subject: Subject) -> Finding:
+    options = subject.options
+    settings = PatchSettings(options.rho)
+    right, cosines = [], []
+    for batch in subject.batches():
+        pixels = subject.unit(batch.pixels)
+        found = occlusion.occlusion_study(
+            subject.pixel_network,
+            pixels,
+            batch.labels,
+            masks=options.masks,
+            settings=settings,
+            seed=options.seed,
+            sample_ids=batch.ids,
+        )
+        right.append(found.right)
+        cosines += [found.cosines] if found.cosines is not None else []
+    _require(right, subject)
+    accuracies = torch.cat(right, dim=1).float().mean(1)  # masks
+    arrays = {"accuracies": accuracies.numpy()}
+    numbers: dict[str, Any] = {"masks": options.masks, "rho": options.rho, "truth": subject.truth}
+    numbers |= {"mean_accuracy": float(accuracies.mean()), "lowest_accuracy": float(accuracies.min())}
+    numbers |= {"highest_accuracy": float(accuracies.max())}
+    if cosines:
+        values = torch.cat(cosines, dim=1)  # masks pictures
+        arrays["cosines"] = values.numpy()
+        numbers["mean_cosine"] = float(values.mean())
+    return Finding(occlusion.DEFINITION, numbers, arrays)
+
+
+def _head_diversity(subject: Subject) -> Finding:
+    values = head_diversity.head_diversity(subject.network, subject.clean())
+    numbers = {"mean": _number(float(values.nanmean())), "layers": _list(values)}
+    return Finding(head_diversity.DEFINITION, numbers, {"layers": values.numpy()})
+
+
+def _overfocus(subject: Subject) -> Finding:
+    found = overfocus.overfocus(subject.network, subject.clean())
+    arrays = {name: value.numpy() for name, value in vars(found).items()}
+    return Finding(overfocus.DEFINITION, {name: _list(value) for name, value in vars(found).items()}, arrays)
+
+
+def _eigenvalues(subject: Subject) -> Finding:
+    found = eigenvalue_counts(subject.network, subject.clean(), subject.options.epsilon)
+    numbers = {"significant": _list(found.significant), "zero": _list(found.zero), "epsilon": found.epsilon}
+    return Finding(found.definition, numbers, {"significant": found.significant.numpy(), "zero": found.zero.float().numpy()})
+
+
+def _noise_decay(subject: Subject) -> Finding:
+    options = subject.options
+    values = noise_decay.noise_decay(
+        subject.network, subject.clean(), kind=options.noise, sigma=options.sigma, seed=options.seed
+    )
+    numbers = {"kind": options.noise, "sigma": options.sigma if options.noise == "perturbation" else 1.0}
+    return Finding(noise_decay.DEFINITIONS[options.noise], {**numbers, "blocks": _list(values)}, {"blocks": values.numpy()})
+
+
+def _clusters(subject: Subject) -> Finding:
+    options = subject.options
+    count = len(attention_blocks(subject.network))
+    positions = maps_of.block_positions(options.layers or (_second_last(subject),), count)
+    arrays: dict[str, np.ndarray] = {}
+    agreements: dict[int, list[float]] = {layer: [] for layer in positions}
+    seen = 0
+    for batch in subject.batches():
+        spoiled = subject.spoiled(batch)
+        for layer in positions:
+            how = dict(layer=layer, k=options.clusters, seed=options.seed)
+            clean = clusters.clusters_of(subject.network, subject.normalised(batch.pixels), **how)  # type: ignore[arg-type]
+            other = clusters.clusters_of(subject.network, subject.normalised(spoiled), **how)  # type: ignore[arg-type]
+            for i, (a, b) in enumerate(zip(clean, other, strict=True)):
+                agreements[layer].append(clusters.agreement(a, b))
+                if seen + i < options.shown:
+                    arrays[f"{seen + i}/clean/{layer}"], arrays[f"{seen + i}/spoiled/{layer}"] = (
+                        a.labels,
+                        clusters.matched(a, b).labels,
+                    )
+        arrays |= _pictures_of(batch.pixels, spoiled, seen, options.shown)
+        seen += len(batch.ids)
+    _require(agreements[positions[0]], subject)
+    numbers: dict[str, Any] = {"layers": list(positions), "pictures": seen}
+    numbers["adjusted_rand_index"] = [float(np.mean(agreements[layer])) for layer in positions]
+    return Finding(clusters.DEFINITION, numbers, arrays)
+
+
+def _second_last(subject: Subject) -> int:
+    """The second-last block, or the last one before it that has more tokens than groups can be chosen."""
+    grids = token_grids(subject.network, subject.protocol.size)
+    last = max(len(grids) - 2, 0)
+    return next((i for i in range(last, -1, -1) if grids[i][0] * grids[i][1] > clusters.MOST_CLUSTERS), last)
+
+
+def _token_labels(subject: Subject) -> Finding:
+    options = subject.options
+    arrays: dict[str, np.ndarray] = {}
+    first = subject.first(max(options.shown, CONFIDENCES_OF))
+    shown = slice(0, options.shown)
+    how: dict[str, Any] = dict(seed=options.seed, sample_ids=first.ids)
+    found = labels_of.token_labels(subject.network, subject.normalised(first.pixels), first.labels, **how)
+    broken = fully_augmented(subject.pixel_network, first.pixels, first.ids, options.seed)
+    normalised = subject.pixel_network.normalise(broken.to(subject.device))
+    augmented = labels_of.token_labels(subject.network, normalised, first.labels, **how)
+    arrays["pictures"] = _pictures(first.pixels[shown])
+    arrays["augmented_pictures"] = _pictures((broken[shown] * 255).round().to(torch.uint8))
+    maps = {"foreground": found.foreground, "levels": found.levels(options.sure), "drawn": found.drawn_foreground}
+    maps["augmented_foreground"] = augmented.foreground
+    arrays |= {name: value[shown].cpu().numpy() for name, value in maps.items()}
+    arrays["confidences"] = found.confidences[:CONFIDENCES_OF].flatten().cpu().numpy()
+    numbers = {
+        "foreground_share": float(found.foreground.float().mean()),
+        "augmented_foreground_share": float(augmented.foreground.float().mean()),
+        "mean_confidence": float(found.confidences[:CONFIDENCES_OF].mean()),
+        "pictures": len(first.ids),
+        "sure": options.sure,
+        "truth": subject.truth,
+    }
+    return Finding(labels_of.DEFINITION, numbers, arrays)
+
+
+def _patch_corruption(subject: Subject) -> Finding:
+    options = subject.options
+    settings = PatchSettings(options.rho)
+    if options.corruption_model is not None:
+        scorer, origin = load_scorer(options.corruption_model).to(subject.device), f"trained in {options.corruption_model}"
+    else:
+        rounds = -(-options.fit_steps * options.batch_size // len(subject.pictures)) + 1
+        pixels = (subject.unit(batch.pixels) for batch in subject.batches(rounds=rounds))
+        scorer = fit_scorer(subject.pixel_network, pixels, settings, steps=options.fit_steps, seed=options.seed)
+        origin = f"fitted to this network on these pictures, {options.fit_steps} steps"
+    found: list[patch_effects.PatchEffect] = []
+    arrays: dict[str, np.ndarray] = {}
+    for batch in subject.batches():
+        effect = patch_effects.patch_effect(
+            subject.pixel_network,
+            subject.unit(batch.pixels),
+            batch.labels,
+            scorer,
+            settings,
+            seed=options.seed,
+            sample_ids=batch.ids,
+        )
+        if not found:
+            arrays["pictures"] = _pictures(batch.pixels[: options.shown])
+            arrays["chosen"] = _pictures((effect.chosen[: options.shown] * 255).round().to(torch.uint8))
+        found.append(effect)
+    _require(found, subject)
+    confidences = {name: torch.cat([getattr(one, name) for one in found]) for name in ("clean", "spoiled", "by_chance")}
+    numbers: dict[str, Any] = {f"mean_confidence_{name}": float(value.mean()) for name, value in confidences.items()}
+    numbers |= {"rho": options.rho, "corruption_network": origin, "truth": subject.truth}
+    return Finding(patch_effects.DEFINITION, numbers, {**arrays, **{name: v.numpy() for name, v in confidences.items()}})
+
+
+def bottleneck_finding(seed: int = 0, steps: int = 12) -> Finding:
+    """Points of four Gaussians, grouped by the iteration that self-attention resembles (FAN 2.3)."""
+    generator = torch.Generator().manual_seed(seed)
+    middles = torch.tensor([[-2.0, -1.5], [2.0, -1.5], [-1.6, 2.0], [2.2, 1.8]], dtype=torch.float64)
+    covariance = torch.tensor([[0.35, 0.08], [0.08, 0.3]], dtype=torch.float64)
+    noise = torch.randn(4, 60, 2, generator=generator, dtype=torch.float64) @ torch.linalg.cholesky(covariance).T
+    points = (middles[:, None] + noise).flatten(0, 1)
+    start = 0.8 * torch.randn(4, 2, generator=generator, dtype=torch.float64)
+    centres = torch.stack(group_points(points, start, covariance, steps))  # steps + 1, 4, 2
+    moved = float((centres[-1] - centres[-2]).norm(dim=1).max())
+    definition = (
+        "each centre becomes the mean of the points, weighted by softmax over clusters of -(x - mu)^T Sigma^-1 (x - mu): the "
+        "iteration of the information bottleneck with a shared covariance, which equals softmax(Q K^T / d) V where "
+        "mu^T Sigma^-1 mu is the same for all clusters"
+    )
+    arrays = {"points": points.numpy(), "centres": centres.numpy()}
+    return Finding(definition, {"steps": steps, "points": len(points), "last_move": moved}, arrays)
+
+
+STUDIES: Mapping[str, Study] = {
+    "attention": Study("attention", _attention),
+    "stability": Study("attention", _stability),
+    "occlusion": Study("answers", _occlusion),
+    "head-diversity": Study("attention", _head_diversity),
+    "overfocus": Study("attention", _overfocus),
+    "eigenvalues": Study("tokens", _eigenvalues),
+    "noise-decay": Study("blocks", _noise_decay),
+    "clusters": Study("tokens", _clusters),
+    "token-labels": Study("token head", _token_labels),
+    "patch-corruption": Study("tokens", _patch_corruption),
+    "bottleneck": Study("nothing", lambda subject: bottleneck_finding(subject.options.seed)),
+}
+"""Name -> analysis."""
+
+
+def _require(found: Any, subject: Subject) -> None:
+    if not len(found):
+        raise ValueError(f"no picture of {subject.pictures.name} could be read")
+
+
+def _list(values: Tensor) -> list[float | None]:
+    """As JSON has it: None where there is no number."""
+    return [_number(float(value)) for value in values]
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _picture(pixels: Tensor) -> np.ndarray:
+    return pixels.permute(1, 2, 0).cpu().numpy()
+
+
+def _pictures(pixels: Tensor) -> np.ndarray:
+    return pixels.permute(0, 2, 3, 1).cpu().numpy()
+
+
+def _pictures_of(clean: Tensor, spoiled: Tensor, seen: int, shown: int) -> dict[str, np.ndarray]:
+    """The pictures that are still to be shown, by their number."""
+    count = max(0, min(len(clean), shown - seen))
+    pairs = zip(clean[:count], spoiled[:count], strict=True)
+    return {
+        f"{seen + i}/{state}/picture": _picture(pixels)
+        for i, (a, b) in enumerate(pairs)
+        for state, pixels in (("clean", a), ("spoiled", b))
+    }

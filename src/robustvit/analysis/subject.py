@@ -1,0 +1,221 @@
+"""A network to be analysed and the pictures as it sees them, batch by batch, as often as an analysis wants to look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from robustvit.analysis.options import AnalysisOptions
+from robustvit.attacks.pixel_network import PixelNetwork
+from robustvit.data.layouts import LayoutError, open_pictures
+from robustvit.data.loose_pictures import NO_LABEL, loose_pictures
+from robustvit.data.pictures import Picture, PictureSet, SomePictures, UnreadablePictureError
+from robustvit.data.protocols import Protocol, normalisation_of, protocol_of
+from robustvit.evaluation.classes import ClassMismatchError, match_classes
+from robustvit.evaluation.conditions import Condition, Damage, patch_side
+from robustvit.methods.probing import evaluation_mode
+from robustvit.recording import NothingRecordedError, attention_blocks
+
+__all__ = ["Batch", "Subject", "make_subject", "pictures_at"]
+
+Progress = Callable[[int, int], None]
+MOST_KEPT = 2**28
+"""Bytes of decoded pictures that are kept."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some pictures.
+
+    Attributes:
+        ids: one a picture.
+        pixels: uint8 [B, 3, H, W].
+        labels: int64 [B], positions among the outputs of the network.
+    """
+
+    ids: tuple[str, ...]
+    pixels: Tensor
+    labels: Tensor
+
+
+@dataclass
+class Subject:
+    """One network with its pictures.
+
+    Attributes:
+        name: of the network.
+        network: in evaluation mode.
+        pictures: to look at.
+        protocol: how a picture becomes the input.
+        targets: class of the pictures -> output; None where labels are missing or do not fit.
+        options: of the analyses.
+        progress: told (pictures seen, in all) of the pass that runs.
+        skipped: id -> why it could not be read.
+        kept: id -> decoded picture, of the first ones, so that a second look costs nothing.
+    """
+
+    name: str
+    network: Any
+    pictures: PictureSet
+    protocol: Protocol
+    targets: tuple[int, ...] | None
+    options: AnalysisOptions
+    progress: Progress | None = None
+    skipped: dict[str, str] = field(default_factory=dict)
+    kept: dict[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def has_attention(self) -> bool:
+        try:
+            return bool(attention_blocks(self.network))
+        except NothingRecordedError:
+            return False
+
+    @property
+    def truth(self) -> str:
+        """Where labels come from."""
+        return "labels of the pictures" if self.targets is not None else "the network's own answers to the clean pictures"
+
+    @cached_property
+    def pixel_network(self) -> PixelNetwork:
+        return PixelNetwork(self.network)
+
+    @cached_property
+    def device(self) -> torch.device:
+        return next(self.network.parameters()).device
+
+    def batches(self, most: int | None = None, rounds: int = 1) -> Iterator[Batch]:
+        """The pictures that can be read, at most `most` of them; `rounds` times, for training."""
+        total = min(len(self.pictures), most or len(self.pictures))
+        done = 0
+        for _ in range(rounds):
+            readable = (pair for picture in self.pictures if (pair := self._read(picture)) is not None)
+            chosen = islice(readable, most)
+            while group := list(islice(chosen, self.options.batch_size)):
+                ids = tuple(picture.id for picture, _ in group)
+                pixels = torch.stack([pixels for _, pixels in group])
+                labels = self._labels([picture for picture, _ in group], pixels)
+                yield Batch(ids, pixels, labels)
+                done += len(group)
+                if self.progress is not None:
+                    self.progress(min(done, total * rounds), total * rounds)
+
+    def clean(self, most: int | None = None) -> Iterator[Tensor]:
+        """Normalised [B, 3, H, W]."""
+        return (self.normalised(batch.pixels) for batch in self.batches(most))
+
+    def pairs(self, most: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+        """(clean, spoiled), normalised."""
+        for batch in self.batches(most):
+            yield self.normalised(batch.pixels), self.normalised(self.spoiled(batch))
+
+    def spoiled(self, batch: Batch) -> Tensor:
+        """uint8: the pictures under the corruption of the options."""
+        options = self.options
+        if options.corruption == "patches":
+            mean, std = normalisation_of(self.network)
+            damage = Damage(options.seed, patch=patch_side(self.protocol.size), mean=mean, std=std)
+            return damage.apply(batch.pixels, batch.ids, Condition("patches"))
+        return Damage(options.seed).apply(batch.pixels, batch.ids, Condition(options.corruption, options.severity))
+
+    def normalised(self, pixels: Tensor) -> Tensor:
+        """uint8 [B, 3, H, W] -> the input of the network."""
+        return self.pixel_network.normalise(self.unit(pixels))
+
+    def unit(self, pixels: Tensor) -> Tensor:
+        """uint8 -> float in 0 .. 1 on the device of the network."""
+        return pixels.to(self.device).float() / 255
+
+    def first(self, count: int) -> Batch:
+        """The first pictures, in one batch."""
+        parts = list(self.batches(count))
+        if not parts:
+            raise ValueError(f"no picture of {self.pictures.name} could be read")
+        ids = tuple(name for part in parts for name in part.ids)
+        return Batch(ids, torch.cat([part.pixels for part in parts]), torch.cat([part.labels for part in parts]))
+
+    def _read(self, picture: Picture) -> tuple[Picture, Tensor] | None:
+        if picture.id in self.kept:
+            return picture, self.kept[picture.id]
+        try:
+            pixels = self.protocol.apply(picture.open())
+            if len(self.kept) * pixels.numel() < MOST_KEPT:
+                self.kept[picture.id] = pixels
+            return picture, pixels
+        except (UnreadablePictureError, ValueError) as error:
+            self.skipped[picture.id] = str(error)
+            return None
+
+    def _labels(self, pictures: list[Picture], pixels: Tensor) -> Tensor:
+        if self.targets is not None:
+            return torch.tensor([self.targets[picture.label] for picture in pictures], device=self.device)
+        with evaluation_mode(self.network):
+            return self.pixel_network(self.unit(pixels)).argmax(1)
+
+
+def pictures_at(images: Any, size: tuple[int, int], limit: int | None = None) -> PictureSet:
+    """The pictures of a file, of a folder, or of whatever `open_pictures` takes; the first `limit` of them.
+
+    Args:
+        images: a picture, a folder of pictures, or what `open_pictures` takes; a set of pictures is taken as it is.
+        size: (H, W) of the pictures of the embedded data set.
+        limit: how many.
+    """
+    found: PictureSet | None = None
+    if isinstance(images, str | Path):
+        found = loose_pictures(Path(images))
+        found = found if found is not None else open_pictures(images, scene_size=size)
+    else:
+        found = images
+    if len(found) == 0:
+        raise LayoutError(f"{found.name} has no pictures")
+    return found if limit is None or limit >= len(found) else SomePictures(found, range(limit))
+
+
+def make_subject(
+    name: str,
+    network: nn.Module,
+    images: Any,
+    options: AnalysisOptions,
+    *,
+    limit: int | None = None,
+    size: tuple[int, int] | None = None,
+    class_map: dict[str, int] | None = None,
+) -> Subject:
+    """A network with its pictures.
+
+    Args:
+        name: of the network.
+        network: any classifier.
+        images: see `pictures_at`.
+        options: of the analyses.
+        limit: look only at the first so many pictures.
+        size: (H, W) of the input, other than the network's own.
+        class_map: class name -> output.
+
+    Raises:
+        ValueError: there are no pictures, or a class map does not fit.
+    """
+    protocol = protocol_of("model", network, size)
+    pictures = pictures_at(images, protocol.size, limit)
+    if class_map is None and _first_label(pictures) == NO_LABEL:
+        return Subject(name, network, pictures, protocol, None, options)
+    outputs = getattr(network, "num_classes", None)
+    try:
+        targets, _ = match_classes(pictures.classes, int(outputs or 0), class_map=class_map)
+    except ClassMismatchError:
+        if class_map is not None:
+            raise
+        targets = None
+    return Subject(name, network, pictures, protocol, targets, options)
+
+
+def _first_label(pictures: PictureSet) -> int:
+    return next((picture.label for picture in pictures), NO_LABEL)

@@ -1,0 +1,167 @@
+"""`robustvit analyze`: what networks do inside, as figures and numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from robustvit.cli.console import note, print_json, progress_bar, tables
+from robustvit.cli.networks import load_networks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from robustvit.analysis.analyze import Analysis
+    from robustvit.analysis.finding import Finding
+
+__all__ = ["analyze"]
+
+SHIPPED = ("vit_nano", "fan_vit_nano")
+GENERATED = "scenes-easy:64"
+
+
+def analyze(
+    models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[MODEL ...]")] = SHIPPED,
+    *,
+    images: Annotated[str, tyro.conf.arg(metavar="PATH")] = GENERATED,
+    what: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]")] = ("all",),
+    output: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("runs/analysis"),
+    resume: bool = False,
+    limit: Annotated[int | None, tyro.conf.arg(metavar="N")] = None,
+    corruption: str = "gaussian_noise",
+    severity: int = 3,
+    shown: int = 4,
+    picture: int = 0,
+    layers: tuple[int, ...] = (),
+    query: tuple[float, float] = (0.5, 0.5),
+    clusters: int | None = None,
+    epsilon: float = 0.01,
+    noise: Literal["perturbation", "input"] = "perturbation",
+    sigma: float = 1.0,
+    masks: int = 100,
+    rho: float = 0.1,
+    sure: float = 0.5,
+    corruption_model: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None,
+    fit_steps: int = 200,
+    seed: int = 0,
+    img_size: Annotated[tuple[int, int] | None, tyro.conf.arg(metavar="H W")] = None,
+    class_map: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None,
+    batch_size: Annotated[int, tyro.conf.arg(metavar="B")] = 32,
+    device: str = "cpu",
+    untrained: bool = False,
+    as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
+) -> None:
+    """Look inside networks: every figure of the papers, for one network or several side by side.
+
+    Without arguments: all analyses of the two networks that come with the package, on generated pictures.
+
+    Args:
+        models: as in `robustvit eval`: NAME, NAME=FILE, FILE, hf-hub:ID or local-dir:FOLDER.
+        images: a picture, a folder of pictures or of class folders, a .tar file, scenes, ...
+        what: attention, stability, occlusion, head-diversity, overfocus, eigenvalues, noise-decay, clusters, token-labels,
+            patch-corruption, bottleneck, or all.
+        output: folder for analysis.html, analysis.json, arrays.npz and figures/.
+        resume: go on with an interrupted run in the output folder.
+        limit: look only at the first so many pictures.
+        corruption: what clean pictures are compared with: any corruption, or patches.
+        severity: of the corruption, 1 to 5.
+        shown: pictures in the figures that show several.
+        picture: position of the picture whose attention is shown.
+        layers: blocks for attention and clusters, from 0, or from the end as -1; by default some of all, and the second-last.
+        query: row and column of the pixel whose attention is shown, as shares of the picture.
+        clusters: number of groups of tokens; by default at the largest eigengap.
+        epsilon: eigenvalues above this share of the largest are significant.
+        noise: perturbation (added to the pictures) or input (instead of them), for noise-decay.
+        sigma: standard deviation of that noise, in normalised units.
+        masks: random masks of each picture, for occlusion.
+        rho: share of the patches that are covered, for occlusion and patch-corruption.
+        sure: confidence from which a token counts as sure, for token-labels.
+        corruption_model: run of an AFAT training whose network chooses the patches; by default one is fitted to each network.
+        fit_steps: of that fitting.
+        seed: of everything random.
+        img_size: height and width of the input; by default the network's. FAN's clusters are shown at 448 448.
+        class_map: JSON file from class names to outputs, where they are not in the same order.
+        batch_size: pictures at once.
+        device: cpu, cuda, cuda:1, mps, ...
+        untrained: allow networks without weights (to try things out).
+        as_json: print JSON.
+    """
+    from robustvit.analysis.options import AnalysisOptions
+
+    model = str(corruption_model) if corruption_model is not None else None
+    options = AnalysisOptions(
+        corruption=corruption,
+        severity=severity,
+        shown=shown,
+        picture=picture,
+        layers=layers or None,
+        query=query,
+        clusters=clusters,
+        epsilon=epsilon,
+        noise=noise,
+        sigma=sigma,
+        masks=masks,
+        rho=rho,
+        sure=sure,
+        corruption_model=model,
+        fit_steps=fit_steps,
+        batch_size=batch_size,
+        seed=seed,
+    )
+    networks = load_networks(models or SHIPPED, untrained, {"img_size": img_size} if img_size else {}, device)
+    from robustvit.analysis.analyze import analyze as run_analysis
+    from robustvit.evaluation.classes import read_class_map
+
+    mapping = read_class_map(class_map) if class_map is not None else None
+    try:
+        with progress_bar() as report:
+            analysis = run_analysis(
+                networks,
+                images,
+                what,
+                options,
+                limit=limit,
+                size=img_size,
+                class_map=mapping,
+                output=output,
+                resume=resume,
+                report=report,
+            )
+    except KeyboardInterrupt:
+        note(f"stopped; what is done is kept in {output}, and the same command with --resume goes on from there")
+        raise
+    if as_json:
+        print_json(analysis.to_json())
+        return
+    _print(analysis, output)
+
+
+def _print(analysis: Analysis, output: Path) -> None:
+    from rich.table import Table
+
+    table = Table(header_style="bold", pad_edge=False)
+    for heading in ("analysis", "number", *analysis.networks):
+        table.add_column(heading, justify="left" if heading in ("analysis", "number") else "right")
+    for what, found in analysis.findings.items():
+        for key in _quoted(found, analysis):
+            values = [_shown(found[name].numbers.get(key)) if name in found else "" for name in analysis.networks]
+            table.add_row(what, key.replace("_", " "), *values)
+    console = tables()
+    console.print(table)
+    for what, names in analysis.left_out.items():
+        for name, why in names.items():
+            note(f"{what} of {name} was left out: {why}")
+    note(f"{output}/analysis.html shows it; numbers are in analysis.json, arrays in arrays.npz, figures in figures/")
+
+
+def _quoted(found: Mapping[str, Finding], analysis: Analysis) -> list[str]:
+    """The single numbers that were found for networks, without settings."""
+    numbers = [pair for name, one in found.items() if name in analysis.networks for pair in one.numbers.items()]
+    settings = analysis.about["options"]
+    return list(dict.fromkeys(key for key, value in numbers if isinstance(value, float) and key not in settings))
+
+
+def _shown(value: object) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else ""

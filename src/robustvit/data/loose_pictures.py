@@ -1,0 +1,44 @@
+"""Pictures without labels: one file, or the files of a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from timm.utils.misc import natural_key
+
+from robustvit.data.pictures import PICTURE_SUFFIXES, Picture, read_picture
+
+__all__ = ["NO_LABEL", "LoosePictures", "loose_pictures"]
+
+NO_LABEL = -1
+"""Stands for the class of a picture that has none."""
+
+
+class LoosePictures:
+    """Files that are pictures, in their natural order, without labels."""
+
+    classes: tuple[str, ...] = ()
+
+    def __init__(self, files: Sequence[Path], name: str) -> None:
+        self.files, self.name = list(files), name
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __iter__(self) -> Iterator[Picture]:
+        yield from map(self.at, range(len(self)))
+
+    def at(self, i: int) -> Picture:
+        file = self.files[i]
+        return Picture(file.name, NO_LABEL, lambda: read_picture(file))
+
+
+def loose_pictures(path: Path) -> LoosePictures | None:
+    """The picture `path`, or those that lie directly in the folder `path`; None where it is neither."""
+    if path.is_file():
+        return LoosePictures([path], str(path)) if path.suffix.lower() in PICTURE_SUFFIXES else None
+    if not path.is_dir():
+        return None
+    files = [file for file in path.iterdir() if file.is_file() and file.suffix.lower() in PICTURE_SUFFIXES]
+    return LoosePictures(sorted(files, key=lambda file: natural_key(file.name)), str(path)) if files else None

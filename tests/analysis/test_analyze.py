@@ -1,0 +1,184 @@
+"""All analyses through `analyze`: which networks allow which, what is written, and how a run goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import timm
+import torch
+from PIL import Image
+
+import robustvit as rv
+from robustvit.analysis import studies
+from robustvit.analysis.analyze import SHARED, analyze
+from robustvit.analysis.options import AnalysisOptions
+from robustvit.data.scenes import Hints, Scenes
+
+QUICK = AnalysisOptions(masks=3, fit_steps=2, shown=2, batch_size=4)
+FAMILIES = ("fan_vit_nano", "fan_hybrid_nano", "fan_swin_nano", "rvt_nano", "vit_nano", "deit", "swin")
+EVERY = set(studies.STUDIES)
+
+
+def network(family: str) -> Any:
+    torch.manual_seed(0)
+    if family == "swin":
+        sizes = dict(img_size=32, patch_size=4, window_size=4, embed_dim=16, depths=(2, 2), num_heads=(2, 4))
+        return rv.create_model("swin_tiny_patch4_window7_224", num_classes=10, token_head=True, **sizes)
+    if family == "deit":
+        sizes = dict(img_size=32, patch_size=4, embed_dim=32, depth=3, num_heads=2)
+        return rv.create_model("deit_tiny_distilled_patch16_224", num_classes=10, token_head=True, **sizes)
+    return rv.create_model(family, num_classes=10, token_head=True)
+
+
+@pytest.fixture
+def loose(tmp_path: Path) -> Path:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    scenes = Scenes("test", 5, 48, hints=Hints(0.9, 0.9))
+    for i in range(5):
+        Image.fromarray(scenes.scene(i).image.permute(1, 2, 0).numpy()).save(folder / f"{i}.png")
+    return folder
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_analysis_is_possible_on_every_family(family: str) -> None:
+    found = analyze({family: network(family)}, "scenes-easy:5", ["all"], QUICK, size=(32, 32))
+    assert set(found.findings) == EVERY
+    assert not found.left_out
+    for what, by_network in found.findings.items():
+        (finding,) = by_network.values()
+        assert finding.definition
+        assert not any(np.isinf(array).any() for array in finding.arrays.values()), what
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_a_cnn_does_what_needs_no_attention_and_says_so_when_asked_for_more() -> None:
+    cnn = timm.create_model("resnet10t", num_classes=10)
+    cnn.pretrained_cfg["input_size"] = (3, 64, 64)
+    found = analyze({"cnn": cnn}, "scenes-easy:4", ["all"], QUICK)
+    assert set(found.findings) == {"occlusion", "noise-decay", "bottleneck"}
+    assert set(found.left_out) == EVERY - set(found.findings)
+    with pytest.raises(ValueError, match=r"attention of cnn: ResNet has no attention.*supports occlusion, noise-decay, bottl"):
+        analyze({"cnn": cnn}, "scenes-easy:4", ["attention"], QUICK)
+
+
+def test_numbers_do_not_depend_on_the_batch_size_and_two_networks_share_a_run() -> None:
+    models = {name: rv.create_model(name, pretrained=True) for name in ("vit_nano", "fan_vit_nano")}
+    what = ["stability", "occlusion", "head-diversity", "overfocus", "eigenvalues", "noise-decay", "clusters"]
+    small, large = (
+        analyze(models, "scenes-easy:5", what, AnalysisOptions(masks=3, batch_size=size)).to_json()["analyses"]
+        for size in (2, 5)
+    )
+    for name in what:
+        for model in models:
+            for key, value in small[name]["networks"][model].items():
+                if isinstance(value, str):
+                    continue
+                assert value == pytest.approx(large[name]["networks"][model][key], rel=1e-3, abs=1e-4), (name, key)
+
+
+def test_attention_of_the_trained_network_changes_more_under_more_noise() -> None:
+    models = {"vit_nano": rv.create_model("vit_nano", pretrained=True)}
+    found = [
+        analyze(models, "scenes-easy:8", ["stability"], AnalysisOptions(severity=severity)).findings["stability"]["vit_nano"]
+        for severity in (1, 5)
+    ]
+    assert found[0].numbers["mean"] > found[1].numbers["mean"]
+    assert found[0].numbers["worst_5_percent"] <= found[0].numbers["mean"] < 1
+
+
+def test_pictures_without_labels_are_judged_by_the_answers_to_the_clean_ones(loose: Path) -> None:
+    models = {"vit_nano": rv.create_model("vit_nano", pretrained=True)}
+    found = analyze(models, loose, ["occlusion", "patch-corruption"], AnalysisOptions(masks=2, rho=0.0, fit_steps=1))
+    assert found.networks["vit_nano"]["truth"] == "the network's own answers to the clean pictures"
+    assert found.findings["occlusion"]["vit_nano"].numbers["mean_accuracy"] == 1.0  # nothing is covered
+    assert found.about["pictures"]["count"] == 5
+    one = analyze(models, loose / "3.png", ["attention", "clusters"], QUICK)
+    assert one.findings["attention"]["vit_nano"].numbers["picture"] == "3.png"
+    labelled = analyze(models, "scenes-easy:4", ["occlusion"], AnalysisOptions(masks=1))
+    assert labelled.networks["vit_nano"]["truth"] == "labels of the pictures"
+
+
+def test_a_picture_that_cannot_be_read_is_named_and_the_others_are_used(loose: Path) -> None:
+    (loose / "2.png").write_bytes(b"no picture")
+    models = {"vit_nano": rv.create_model("vit_nano", pretrained=True)}
+    found = analyze(models, loose, ["stability"], QUICK)
+    assert list(found.networks["vit_nano"]["skipped"]) == ["2.png"]
+    assert found.findings["stability"]["vit_nano"].numbers["pictures"] == 4
+    for file in loose.iterdir():
+        file.write_bytes(b"")
+    with pytest.raises(ValueError, match=r"no picture of .* could be read"):
+        analyze(models, loose, ["clusters"], QUICK)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (dict(corruption="rain"), "there is no corruption 'rain'"),
+        (dict(corruption="gausian_noise"), "did you mean gaussian_noise"),
+        (dict(severity=6), "severity=6 is not possible; give 1 to 5"),
+        (dict(layers=(99,)), "layers=.99.: this network has"),
+        (dict(picture=9), "picture=9: there are only 3 pictures"),
+        (dict(clusters=65), "64 tokens cannot be divided into 65 groups"),
+        (dict(query=(0.5, 1.5)), "row and column as shares"),
+        (dict(masks=0), "masks=0 is not possible"),
+    ],
+)
+def test_impossible_settings_are_refused(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        analyze({"vit": network("vit_nano")}, "scenes-easy:3", ["attention", "clusters"], AnalysisOptions(**options))
+
+
+def test_unknown_analyses_and_missing_networks_are_refused() -> None:
+    with pytest.raises(ValueError, match="there is no analysis 'stabilty'; did you mean stability"):
+        analyze({"vit": network("vit_nano")}, "scenes-easy:3", ["stabilty"])
+    with pytest.raises(ValueError, match="there is no network"):
+        analyze({}, "scenes-easy:3")
+    with pytest.raises(ValueError, match="limit=0"):
+        analyze({"vit": network("vit_nano")}, "scenes-easy:3", limit=0)
+
+
+def test_an_interrupted_run_goes_on_and_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    models = {"vit_nano": rv.create_model("vit_nano", pretrained=True)}
+    what = ["head-diversity", "noise-decay"]
+    whole = analyze(models, "scenes-easy:4", what, QUICK).to_json()["analyses"]
+    calls = []
+
+    def stop(name: str, done: int, total: int) -> None:
+        calls.append(name)
+        if name.startswith("noise-decay"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        analyze(models, "scenes-easy:4", what, QUICK, output=tmp_path / "out", report=stop)
+    assert not (tmp_path / "out" / "analysis.json").exists()
+    with pytest.raises(ValueError, match="unfinished run"):
+        analyze(models, "scenes-easy:4", what, QUICK, output=tmp_path / "out")
+    calls.clear()
+    again = analyze(
+        models, "scenes-easy:4", what, QUICK, output=tmp_path / "out", resume=True, report=lambda name, *_: calls.append(name)
+    )
+    assert {name.partition(":")[0] for name in calls} == {"noise-decay"}
+    assert again.to_json()["analyses"] == whole
+    stored = json.loads((tmp_path / "out" / "analysis.json").read_text())
+    assert stored["analyses"] == whole
+    assert not (tmp_path / "out" / "unfinished").exists()
+
+
+def test_a_bottleneck_needs_no_network_and_ends_where_it_stays() -> None:
+    finding = analyze({"vit": network("vit_nano")}, "scenes-easy:1", ["bottleneck"]).findings["bottleneck"][SHARED]
+    assert finding.numbers["last_move"] < 0.05
+    assert finding.arrays["centres"].shape == (finding.numbers["steps"] + 1, 4, 2)
+
+
+def test_large_pictures_are_shown_as_maps_of_bounded_size() -> None:
+    model = rv.create_model("vit_tiny_patch16_224", img_size=448, num_classes=10)  # 784 tokens
+    found = analyze({"vit": model}, "scenes-easy:1", ["attention"], AnalysisOptions(layers=(-1,)), size=(448, 448))
+    arrays = found.findings["attention"]["vit"].arrays
+    assert arrays["clean/layer 11"].shape == (196, 196)  # squares of 4 x 4 entries
+    assert arrays["clean/query 11"].shape == (28, 28)
+    assert arrays["clean/query 11"].sum() == pytest.approx(1, abs=0.05)

@@ -1,16 +1,24 @@
 """Attacks on classifiers: functions of pixels in 0 .. 1, with the network's normalisation inside (`PixelNetwork`)."""
 
+from robustvit.attacks.attack import Attack
+from robustvit.attacks.auto_attack import AutoAttackSettings, auto_attack
 from robustvit.attacks.gradient_sign import PGD_PRESETS, PgdSettings, fgsm, pgd
 from robustvit.attacks.patch_fool import PatchFoolSettings, choose_patches, patch_fool
 from robustvit.attacks.patches import PatchSettings, cover_adversarial, cover_random, fit_scorer, load_scorer
 from robustvit.attacks.pixel_network import PixelNetwork
+from robustvit.attacks.registry import ATTACKS, build_attack
 
 __all__ = [
+    "ATTACKS",
     "PGD_PRESETS",
+    "Attack",
+    "AutoAttackSettings",
     "PatchFoolSettings",
     "PatchSettings",
     "PgdSettings",
     "PixelNetwork",
+    "auto_attack",
+    "build_attack",
     "choose_patches",
     "cover_adversarial",
     "cover_random",

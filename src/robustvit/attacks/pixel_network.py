@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from robustvit.data.protocols import normalisation_of
 
-__all__ = ["PixelNetwork", "check_pixels", "frozen"]
+__all__ = ["PixelNetwork", "check_network", "check_pixels", "frozen"]
 
 
 class PixelNetwork(nn.Module):
@@ -39,7 +39,8 @@ class PixelNetwork(nn.Module):
         return (pixels - channels(self.mean, pixels)) / channels(self.std, pixels)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        logits = self.network(self.normalise(pixels)).float()
+        x = self.normalise(pixels)
+        logits = self.network(x.to(next(self.network.parameters(), x).dtype)).float()
         return logits if self.columns is None else logits[:, self.columns]
 
 
@@ -61,6 +62,28 @@ def frozen(model: nn.Module) -> Iterator[None]:
             module.training = training
         for parameter, flag in flags:
             parameter.requires_grad_(flag)
+
+
+def check_network(model: PixelNetwork, size: tuple[int, int]) -> None:
+    """Tries a grey picture of `size`: whether the network takes it, and has gradients.
+
+    Raises:
+        ValueError: it does not.
+    """
+    device = next(model.parameters(), torch.zeros(())).device
+    H, W = size
+    with frozen(model), torch.enable_grad():
+        x = torch.full((1, 3, H, W), 0.5, device=device, requires_grad=True)
+        try:
+            logits = model(x)
+        except (RuntimeError, AssertionError, ValueError) as error:
+            kind = type(model.network).__name__
+            told = str(error).strip().partition("\n")[0]
+            raise ValueError(f"{kind} does not take pictures of {H}x{W} pixels ({told}); give a size that it takes") from error
+    if not logits.requires_grad:
+        raise ValueError(
+            f"the outputs of {type(model.network).__name__} have no gradient with respect to the picture, which attacks follow"
+        )
 
 
 def check_pixels(images: Tensor, labels: Tensor, seeds: Sequence[int | str] | None) -> list[int | str]:

@@ -19,12 +19,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from robustvit.attacks.attack import Attack
+from robustvit.attacks.pixel_network import PixelNetwork
 from robustvit.data.pictures import Picture, PictureSet, UnreadablePictureError
 from robustvit.data.protocols import Protocol
+from robustvit.evaluation.attacking import CHANGES, Attacker, size_of_change
 from robustvit.evaluation.classes import ClassMismatchError
 from robustvit.evaluation.conditions import Condition, Damage
 from robustvit.evaluation.prefetch import Prefetch
 from robustvit.files import write_whole
+from robustvit.memory import fits_memory
 
 __all__ = ["NO_ANSWER", "Outcome", "Task", "classify", "logits_of", "predict"]
 
@@ -48,6 +52,7 @@ class Task:
         columns: outputs of the network that compete; None for all.
         mean, std: of the input.
         batch_size: pictures at once.
+        attacks: made from the clean pictures, after the conditions.
     """
 
     pictures: PictureSet
@@ -59,6 +64,20 @@ class Task:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     batch_size: int = 32
+    attacks: tuple[Attack, ...] = ()
+
+    @property
+    def rows(self) -> tuple[Condition, ...]:
+        """What there are answers to: the conditions, and a row or more of each attack."""
+        return (*self.conditions, *(Condition(row) for attack in self.attacks for row in attack.rows))
+
+    def pixel_network(self, model: nn.Module) -> PixelNetwork:
+        """What the attacks work on: pixels in 0 .. 1 -> logits of the outputs that compete."""
+        return PixelNetwork(model, self.mean, self.std, self.columns)
+
+    def attacker(self, model: nn.Module) -> Attacker:
+        """Who makes the attacks."""
+        return Attacker(self.pixel_network(model), self.attacks, self.pictures, self.protocol, self.damage.seed)
 
     def target(self, picture: Picture) -> int:
         """The position among the columns that is right for this picture."""
@@ -80,6 +99,7 @@ class Outcome:
         predictions: [conditions, N] likewise, or NO_ANSWER.
         confidences: [conditions, N] the softmax of the prediction.
         skipped: (id, reason) of what could not be read.
+        changes: [conditions, N, 3] the `CHANGES` that attacks made; 0 by default.
     """
 
     ids: list[str]
@@ -87,6 +107,11 @@ class Outcome:
     predictions: np.ndarray
     confidences: np.ndarray
     skipped: list[tuple[str, str]]
+    changes: np.ndarray = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.changes is None:
+            self.changes = np.zeros((*self.predictions.shape, len(CHANGES)), np.float32)
 
     @property
     def correct(self) -> np.ndarray:
@@ -96,13 +121,15 @@ class Outcome:
     def only(self, condition: int) -> Outcome:
         """The same pictures under one condition."""
         rows = slice(condition, condition + 1)
-        return Outcome(self.ids, self.labels, self.predictions[rows], self.confidences[rows], self.skipped)
+        answers = (self.predictions[rows], self.confidences[rows])
+        return Outcome(self.ids, self.labels, *answers, self.skipped, self.changes[rows])
 
     def of(self, ids: Sequence[str]) -> Outcome:
         """Only these pictures, in this order."""
         places = {name: i for i, name in enumerate(self.ids)}
         rows = np.array([places[name] for name in ids], np.int64)
-        return Outcome(list(ids), self.labels[rows], self.predictions[:, rows], self.confidences[:, rows], self.skipped)
+        answers = (self.predictions[:, rows], self.confidences[:, rows])
+        return Outcome(list(ids), self.labels[rows], *answers, self.skipped, self.changes[:, rows])
 
     @staticmethod
     def join(parts: Sequence[Outcome], conditions: int) -> Outcome:
@@ -113,25 +140,31 @@ class Outcome:
             predictions=np.concatenate([empty.astype(np.int64), *(part.predictions for part in parts)], axis=1),
             confidences=np.concatenate([empty.astype(np.float32), *(part.confidences for part in parts)], axis=1),
             skipped=[s for part in parts for s in part.skipped],
+            changes=np.concatenate(
+                [np.zeros((conditions, 0, len(CHANGES)), np.float32), *(part.changes for part in parts)], axis=1
+            ),
         )
 
     def save(self, path: Path) -> None:
         texts = json.dumps({"ids": self.ids, "skipped": self.skipped})
+        arrays = {name: getattr(self, name) for name in ("labels", "predictions", "confidences", "changes")}
         with write_whole(path) as file, file.open("wb") as stream:
-            np.savez(stream, labels=self.labels, predictions=self.predictions, confidences=self.confidences, texts=texts)
+            np.savez(stream, texts=texts, **arrays)
 
     @staticmethod
     def load(path: Path) -> Outcome:
         with np.load(path, allow_pickle=False) as stored:
             texts = json.loads(str(stored["texts"]))
             skipped = [(i, reason) for i, reason in texts["skipped"]]
-            return Outcome(texts["ids"], stored["labels"], stored["predictions"], stored["confidences"], skipped)
+            answers = (stored["predictions"], stored["confidences"])
+            return Outcome(texts["ids"], stored["labels"], *answers, skipped, stored["changes"])
 
 
 def classify(
     model: nn.Module,
     task: Task,
     *,
+    attacker: Attacker | None = None,
     folder: Path | None = None,
     rank: int = 0,
     world: int = 1,
@@ -142,13 +175,15 @@ def classify(
     Args:
         model: the network, in evaluation mode, on its device.
         task: what to run.
+        attacker: of the task and this network; None makes one.
         folder: where finished batches are kept and found again; None for nowhere.
         rank, world: this process and how many there are.
         progress: called after every forward pass, about the pictures of this process.
     """
     done = dict(_finished(folder, rank, world))
-    total = _share(len(task.pictures), task.batch_size, rank, world) * len(task.conditions)
-    count = sum(len(outcome.ids) + len(outcome.skipped) for outcome in done.values()) * len(task.conditions)
+    lessons = sum(attack.learns_from for attack in task.attacks)
+    total = _share(len(task.pictures), task.batch_size, rank, world) * len(task.rows) + lessons
+    count = sum(len(outcome.ids) + len(outcome.skipped) for outcome in done.values()) * len(task.rows)
 
     def step(pictures: int) -> None:
         nonlocal count
@@ -157,12 +192,15 @@ def classify(
             progress(count, max(total, count))
 
     step(0)
+    attacker = attacker or task.attacker(model)
     batches = _batches(task, lambda k: k % world == rank and k not in done)
     with Prefetch(_inputs(task, batches)) as inputs:
         for decoded in inputs:
             assert isinstance(decoded, _Decoded)
-            outcome = _answer(model, task, decoded, inputs, step)
-            step(len(decoded.skipped) * len(task.conditions))
+            attacker.prepare(step)
+            with fits_memory(len(decoded.kept), task.protocol.size):
+                outcome = _answer(model, task, decoded, inputs, attacker, step)
+            step(len(decoded.skipped) * len(task.rows))
             if folder is not None:
                 outcome.save(folder / f"batch-{decoded.number:06}.npz")
             done[decoded.number] = outcome
@@ -235,27 +273,40 @@ def _decode(number: int, batch: list[Picture], protocol: Protocol, pool: ThreadP
 
 
 def _answer(
-    model: nn.Module, task: Task, decoded: _Decoded, inputs: Iterator[_Decoded | Tensor], step: Callable[[int], None]
+    model: nn.Module,
+    task: Task,
+    decoded: _Decoded,
+    inputs: Iterator[_Decoded | Tensor],
+    attacker: Attacker,
+    step: Callable[[int], None],
 ) -> Outcome:
-    N = len(decoded.kept)
+    N, ids = len(decoded.kept), [picture.id for picture in decoded.kept]
     labels = np.array([task.target(picture) for picture in decoded.kept], np.int64)
-    predictions = np.zeros((len(task.conditions), N), np.int64)
-    confidences = np.zeros((len(task.conditions), N), np.float32)
-    for c in range(len(task.conditions) if N else 0):
-        images = next(inputs)
-        assert isinstance(images, Tensor)
+    shape = (len(task.rows), N)
+    outcome = Outcome(ids, labels, np.zeros(shape, np.int64), np.zeros(shape, np.float32), decoded.skipped)
+    if not N:
+        return outcome
+
+    def shown() -> Iterator[Tensor]:
+        yield from (next(inputs) for _ in task.conditions)  # type: ignore[misc]
+        yield from attacker.rows(decoded.images, labels.tolist(), ids)
+
+    for row, images in enumerate(shown()):
         best, index = predict(model, task, images)
-        predictions[c], confidences[c] = index.cpu().numpy(), best.cpu().numpy()
+        outcome.predictions[row], outcome.confidences[row] = index.cpu().numpy(), best.cpu().numpy()
+        if row >= len(task.conditions):
+            outcome.changes[row] = size_of_change(images, decoded.images)
         step(N)
-    return Outcome([picture.id for picture in decoded.kept], labels, predictions, confidences, decoded.skipped)
+    return outcome
 
 
 @torch.inference_mode()
 def logits_of(model: nn.Module, task: Task, images: Tensor) -> Tensor:
-    """uint8 [B, 3, H, W] -> logits of the outputs that compete [B, K]."""
+    """uint8 [B, 3, H, W], or float in 0 .. 1 -> logits of the outputs that compete [B, K]."""
     parameter = next(model.parameters())
-    scale = torch.tensor(task.std, device=parameter.device)[:, None, None] * 255
-    shift = torch.tensor(task.mean, device=parameter.device)[:, None, None] * 255
+    white = 1 if images.is_floating_point() else 255
+    scale = torch.tensor(task.std, device=parameter.device)[:, None, None] * white
+    shift = torch.tensor(task.mean, device=parameter.device)[:, None, None] * white
     x = ((images.to(parameter.device).float() - shift) / scale).to(parameter.dtype)
     logits = model(x).float()
     return logits if task.columns is None else logits[:, list(task.columns)]

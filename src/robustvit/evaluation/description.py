@@ -24,7 +24,7 @@ def describe_data(job: Job) -> dict[str, Any]:
         origin = "films made in memory" if isinstance(job.films, MadeFilms) else "films on disk"
         return {"name": job.films.name, "images": len(job.films), "origin": origin}
     whole = pictures.pictures if isinstance(pictures, SomePictures) else pictures
-    made = "corruptions made in memory" if len(job.cells) > 1 else "pictures as they are"
+    made = "corruptions made in memory" if len(task.conditions) > 1 else "pictures as they are"
     order = getattr(whole, "order_note", None)
     return {
         "name": pictures.name,
@@ -47,16 +47,17 @@ def describe_corruption(job: Job) -> dict[str, Any]:
         return {"seed": job.films.seed, "benchmark": job.films.benchmark, **_flip_baseline(job)}
     if job.films is not None:
         return _flip_baseline(job)
-    if job.kind == "files" or len(job.cells) == 1:
+    conditions = job.tasks[0].conditions
+    if job.kind == "files" or len(conditions) == 1:
         return {}
-    names = {cell.name for cell in job.cells}
+    names = {condition.name for condition in conditions}
     about: dict[str, Any] = {"seed": damage.seed}
     if names - {"clean", "patches"}:
         about |= {"family": family_of_size(*size), "channel_order": damage.channel_order}
         about["jpeg"] = f"quality {JPEG_QUALITY} after every corruption" if damage.jpeg else "no"
     if "frost" in names:
         about["frost"] = str(damage.frost_folder) if damage.frost_folder else "generated textures"
-    if Condition("patches") in job.cells:
+    if Condition("patches") in conditions:
         about |= {"patch": damage.patch, "patch_share": PATCH_SHARE}
     return about
 

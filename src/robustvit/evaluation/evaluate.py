@@ -13,7 +13,9 @@ from typing import Any
 
 from torch import nn
 
+from robustvit.attacks.attack import Attack
 from robustvit.corruptions.registry import ChannelOrder
+from robustvit.evaluation.attacking import as_attacks
 from robustvit.evaluation.classes import read_class_map
 from robustvit.evaluation.conditions import Damage
 from robustvit.evaluation.differences import differences_of
@@ -31,6 +33,7 @@ def evaluate(
     data: Any,
     suite: str | Sequence[str] = "common15",
     *,
+    attacks: str | Attack | Sequence[str | Attack] = (),
     class_map: str | Path | dict[str, int] | None = None,
     protocol: str | None = None,
     size: tuple[int, int] | None = None,
@@ -54,12 +57,13 @@ def evaluate(
         data: what `open_pictures` takes, or a dataset of (picture, label). Suites of files are also looked for in a
             folder of their name inside it.
         suite: one or several of `SUITES`.
+        attacks: to make on the clean pictures, by name or as `build_attack` gives them.
         class_map: class name -> output of the network, or a JSON file of that; needed where they are not in the same order.
         protocol: of `PROTOCOLS`; by default the suite's own ("model", or what its files were made for). The films of
             "imagenet-p" have a fixed one.
         size: (H, W) of the input, other than the network's own.
         limit: measure only that many pictures, drawn by the seed.
-        seed: of the corruptions, the subset and the intervals.
+        seed: of the corruptions, the attacks, the subset and the intervals.
         jpeg: "imagenet-c" made in memory passes through JPEG (quality 85), as the files did.
         channel_order, frost_folder: see `corrupt`.
         batch_size: pictures at once.
@@ -73,7 +77,7 @@ def evaluate(
     suites = (suite,) if isinstance(suite, str) else tuple(dict.fromkeys(suite))
     damage = Damage(seed, False, channel_order, Path(frost_folder) if frost_folder else None)
     mapping = class_map if isinstance(class_map, dict) or class_map is None else read_class_map(class_map)
-    settings = Settings(protocol, size, limit, batch_size, jpeg, damage, mapping)
+    settings = Settings(protocol, size, limit, batch_size, jpeg, damage, mapping, as_attacks(attacks))
     _check(settings, output, resume)
     jobs = {name: plan(network, data, suites, settings) for name, network in models.items()}
     work = _Work(models, jobs, suites, settings, examples, report)

@@ -16,7 +16,7 @@ from robustvit.evaluation.classification import Task, predict
 from robustvit.evaluation.conditions import CLEAN, Condition
 from robustvit.evaluation.results import Example, ExamplePicture
 
-__all__ = ["make_examples"]
+__all__ = ["class_name", "data_uri", "make_examples"]
 
 SIDE = 160
 """Larger pictures are shown at this size."""
@@ -51,18 +51,19 @@ def _example(model: nn.Module, task: Task, picture: Picture, image: Tensor, cond
     target = task.targets[picture.label]
     shown = []
     for condition, pixels, confidence, answer in zip(conditions, seen, confidences.tolist(), answers.tolist(), strict=True):
-        name = _class_name(task, answer)
-        shown.append(ExamplePicture(condition.name, condition.severity, _data_uri(pixels), name, confidence, answer == target))
-    return Example(picture.id, _class_name(task, target), tuple(shown))
+        name = class_name(task, answer)
+        shown.append(ExamplePicture(condition.name, condition.severity, data_uri(pixels), name, confidence, answer == target))
+    return Example(picture.id, class_name(task, target), tuple(shown))
 
 
-def _class_name(task: Task, position: int) -> str:
+def class_name(task: Task, position: int) -> str:
     """The name of the class of the pictures that this answer means, or the number of the output."""
     classes = [c for c, target in zip(task.pictures.classes, task.targets, strict=False) if target == position]
     return classes[0] if classes else f"output {position if task.columns is None else task.columns[position]}"
 
 
-def _data_uri(pixels: Tensor) -> str:
+def data_uri(pixels: Tensor) -> str:
+    """A picture, uint8 [3, H, W], as an address that holds it; large ones are made smaller."""
     image = Image.fromarray(pixels.permute(1, 2, 0).numpy())
     if max(image.size) > SIDE:
         image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from robustvit.attacks.attack import Attack
+from robustvit.attacks.pixel_network import check_network, frozen
 from robustvit.corruptions.frost_textures import frost_textures
 from robustvit.corruptions.parameters import SMALLEST
 from robustvit.corruptions.registry import corruption_names
@@ -18,6 +20,7 @@ from robustvit.data.films import FilmSet, MadeFilms, StoredFilms
 from robustvit.data.layouts import LayoutError, cifar_c_pictures, imagenet_c_pictures, open_pictures, suite_folder
 from robustvit.data.pictures import DatasetPictures, PictureSet, SomePictures, UnreadablePictureError
 from robustvit.data.protocols import Protocol, normalisation_of, protocol_of
+from robustvit.evaluation.attacking import ATTACK_SUITE
 from robustvit.evaluation.classes import match_classes
 from robustvit.evaluation.classification import Task
 from robustvit.evaluation.conditions import CLEAN, GROUPS, Condition, Damage, conditions_of, patch_side
@@ -57,6 +60,7 @@ class Settings:
     jpeg: bool = True
     damage: Damage = field(default_factory=Damage)
     class_map: dict[str, int] | None = None
+    attacks: tuple[Attack, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,8 @@ class Job:
         suites: that they answer.
         kind: "memory": one task, corruptions made on the way; "files": a task a cell; "sequences": one task, films.
         tasks: what to run.
-        cells: of "memory", the conditions of the task; of "files", the condition that each task's files show.
+        cells: of "memory", the conditions of the task and the rows of its attacks; of "files", the condition that each task's
+            files show.
         cell_suites: the suite of each cell.
         films: of "sequences".
     """
@@ -93,8 +98,8 @@ def plan(model: nn.Module, data: Any, suites: Sequence[str], settings: Settings)
         frost_textures(settings.damage.frost_folder)  # says at once what is wrong with it
     jobs = []
     in_memory = [s for s in suites if s in ("clean", "patches", *GROUPS)]
-    if in_memory:
-        jobs.append(_memory_job(model, data, in_memory, settings))
+    if in_memory or settings.attacks:
+        jobs.append(_memory_job(model, data, in_memory or ["clean"], settings))
     builders = {"imagenet-c": _imagenet_c, "imagenet-a": _imagenet_subset, "imagenet-r": _imagenet_subset}
     builders |= {"imagenet-p": _sequences, "cifar10-c": _cifar_c, "cifar100-c": _cifar_c}
     jobs += [builders[suite](model, data, suite, settings) for suite in suites if suite in builders]
@@ -188,7 +193,20 @@ def _memory_job(model: nn.Module, data: Any, suites: Sequence[str], settings: Se
     protocol = _protocol("model", model, settings)
     _check_size(protocol, conditions)
     task = _task(model, _pictures(data, settings, protocol), protocol, conditions, settings)
-    return Job(tuple(suites), "memory", (task,), conditions, ("clean", *(asked[condition] for condition in ordered)))
+    task = replace(task, attacks=settings.attacks)
+    _check_attacks(model, task)
+    cell_suites = ["clean", *(asked[condition] for condition in ordered)]
+    cell_suites += [ATTACK_SUITE] * (len(task.rows) - len(conditions))
+    return Job(tuple(suites), "memory", (task,), task.rows, tuple(cell_suites))
+
+
+def _check_attacks(model: nn.Module, task: Task) -> None:
+    if task.attacks:
+        network = task.pixel_network(model)
+        check_network(network, task.protocol.size)
+        with frozen(network):
+            for attack in task.attacks:
+                attack.check(network, task.protocol.size)
 
 
 def _check_size(protocol: Protocol, conditions: Sequence[Condition]) -> None:

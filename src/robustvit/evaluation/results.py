@@ -12,10 +12,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from robustvit.evaluation.definitions import DEFINITIONS
 from robustvit.files import write_whole
 
 __all__ = [
     "DEFINITIONS",
+    "AttackExample",
+    "AttackedPicture",
     "CellResult",
     "Difference",
     "Example",
@@ -25,38 +28,6 @@ __all__ = [
     "Results",
     "Value",
 ]
-
-DEFINITIONS = {
-    "clean_accuracy": "Share of the pictures whose first answer is right (top-1), without any corruption.",
-    "mean_accuracy_15": "Top-1 accuracy, averaged over the 15 common corruptions and their 5 severities.",
-    "mean_accuracy_19": "Top-1 accuracy, averaged over all 19 corruptions and their 5 severities.",
-    "mean_accuracy": "Top-1 accuracy, averaged over the corruptions and severities that were measured.",
-    "retention": "Mean accuracy under corruption over clean accuracy: the share of the accuracy that survives. Over the 15 "
-    "common corruptions where all of them were measured, else over those that were.",
-    "mean_corruption_error": "mCE: for each of the 15 common corruptions, the summed error over the 5 severities divided by "
-    "that of AlexNet on ImageNet-C; then the mean. Comparable with published numbers only on ImageNet-C itself.",
-    "relative_mean_corruption_error": "As mCE, but of what each corruption adds to the clean error, for both networks "
-    "(AlexNet's clean error 0.4348).",
-    "expected_calibration_error": "Gap between confidence and accuracy, in 15 equal bins of confidence, weighted by size. "
-    "Without an interval: bootstrap samples show larger gaps than the pictures themselves.",
-    "imagenet_a_accuracy": "Top-1 accuracy on ImageNet-A; only the 200 classes of that set compete.",
-    "imagenet_r_accuracy": "Top-1 accuracy on ImageNet-R; only the 200 classes of that set compete.",
-    "patches_accuracy": "Top-1 accuracy with a random tenth of the patches replaced by noise.",
-    "mean_flip_rate": "mFR: for each of the 10 sequence types of ImageNet-P, the share of frames at which the answer changes, "
-    "over that of AlexNet; then the mean. The published table of AlexNet's numbers is yet to be confirmed.",
-    "mean_flip_probability": "Share of frames at which the answer changes, averaged over the sequence types.",
-    "mean_top5_distance": "uT5D: how far the five best answers move from frame to frame (0 to 18), averaged over the "
-    "sequence types; not divided by AlexNet's.",
-    "corruption_errors": "CE of each corruption: summed error over the 5 severities divided by AlexNet's on ImageNet-C. Extra "
-    "corruptions do not count in mCE.",
-    "corruption_accuracies": "Top-1 accuracy under each corruption, averaged over its severities.",
-    "group_accuracies": "Top-1 accuracy, averaged over the corruptions of a group (noise, blur, weather, digital) that were "
-    "measured and their severities. With all 19 corruptions, the extra ones count in their groups.",
-    "interval": "95 % interval from 1000 bootstrap samples of the pictures, the same ones in every cell.",
-    "differences": "A number of one network minus that of another, on the pictures that both saw. Its 95 % interval is from "
-    "1000 bootstrap samples that are the same pictures for both (paired), so it says more than two separate intervals. "
-    "Where it includes 0, the difference may be chance.",
-}
 
 
 @dataclass(frozen=True)
@@ -77,7 +48,7 @@ class CellResult:
 
     Attributes:
         suite: which suite asked for it ("clean", "common15", "imagenet-a", ...).
-        condition: "clean", a corruption, "patches" or a sequence type.
+        condition: "clean", a corruption, "patches", an attack or a sequence type.
         severity: 1 to 5; 0 where there is none.
         images: pictures that were measured.
         accuracy: top-1, with interval.
@@ -85,6 +56,9 @@ class CellResult:
         flip_probability: of a sequence type; None elsewhere.
         top5_distance: uT5D of a sequence type; None elsewhere.
         no_answer: pictures for which the network gave numbers that are not finite; they count as wrong.
+        largest_change: of an attack, the largest change of a value (1 is white), averaged over the pictures; None elsewhere.
+        change_norm: likewise, the L2 norm of the change.
+        changed_pixels: likewise, the share of the pixels that changed.
     """
 
     suite: str
@@ -96,6 +70,9 @@ class CellResult:
     flip_probability: float | None = None
     top5_distance: float | None = None
     no_answer: int = 0
+    largest_change: float | None = None
+    change_norm: float | None = None
+    changed_pixels: float | None = None
 
 
 @dataclass(frozen=True)
@@ -120,6 +97,33 @@ class Example:
 
 
 @dataclass(frozen=True)
+class AttackedPicture:
+    """One picture under one attack.
+
+    Attributes:
+        attack: its name.
+        change: the perturbation as a data URI: grey where nothing changed, `scale` times as strong as it is.
+        scale: see there.
+        shown: the attacked picture with the answer.
+    """
+
+    attack: str
+    change: str
+    scale: float
+    shown: ExamplePicture
+
+
+@dataclass(frozen=True)
+class AttackExample:
+    """One picture of the set, clean and under every attack."""
+
+    id: str
+    label: str
+    clean: ExamplePicture
+    attacked: tuple[AttackedPicture, ...]
+
+
+@dataclass(frozen=True)
 class Measurement:
     """One run over one set of pictures: what exactly was measured, and what came out.
 
@@ -132,6 +136,7 @@ class Measurement:
         corruption_errors: CE of each corruption with all five severities; empty where AlexNet's numbers do not apply.
         group_accuracies: "noise", "blur", ... -> mean accuracy over its corruptions.
         corruption_accuracies: corruption -> mean accuracy over its severities.
+        attacks: attack -> its settings.
     """
 
     suites: tuple[str, ...]
@@ -142,6 +147,7 @@ class Measurement:
     corruption_errors: dict[str, float] = field(default_factory=dict)
     group_accuracies: dict[str, Value] = field(default_factory=dict)
     corruption_accuracies: dict[str, Value] = field(default_factory=dict)
+    attacks: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -159,6 +165,7 @@ class ModelResults:
         examples: a few pictures with the network's answers.
         seconds: how long it took.
         measurements: the runs that the above is made of.
+        attack_examples: a few pictures under each attack.
     """
 
     name: str
@@ -170,12 +177,13 @@ class ModelResults:
     examples: tuple[Example, ...] = ()
     seconds: float = 0.0
     measurements: tuple[Measurement, ...] = ()
+    attack_examples: tuple[AttackExample, ...] = ()
 
     def accuracy(self, condition: str, severity: int = 0, *, suite: str | None = None) -> float:
         """Top-1 accuracy in one cell.
 
         Args:
-            condition: "clean", a corruption or "patches".
+            condition: "clean", a corruption, "patches" or an attack.
             severity: 1 to 5; 0 where there is none.
             suite: that measured it; by default the first one. ImageNet-A and -R are found by their name only.
 
@@ -290,14 +298,16 @@ class Results:
         columns = ("model", "suite", "condition", "severity", "images", "accuracy", "low", "high", "calibration_error")
         with path.open("w", newline="") as stream:
             writer = csv.writer(stream)
-            writer.writerow([*columns, "flip_probability", "top5_distance", "no_answer"])
+            changes = ("largest_change", "change_norm", "changed_pixels")
+            writer.writerow([*columns, "flip_probability", "top5_distance", "no_answer", *changes])
             for model in self.models:
                 for cell in model.cells:
                     accuracy = cell.accuracy or Value(float("nan"))
                     place = (model.name, cell.suite, cell.condition, cell.severity, cell.images)
                     numbers = (accuracy.value, accuracy.low, accuracy.high, cell.calibration_error, cell.flip_probability)
-                    written = ["" if n is None or n != n else n for n in (*numbers, cell.top5_distance)]
-                    writer.writerow([*place, *written, cell.no_answer])
+                    sizes = [getattr(cell, change) for change in changes]
+                    row = (*place, *numbers, cell.top5_distance, cell.no_answer, *sizes)
+                    writer.writerow(["" if n is None or n != n else n for n in row])
 
     @staticmethod
     def load(path: str | Path) -> Results:
@@ -328,10 +338,16 @@ def _measurement_from_json(stored: dict[str, Any]) -> Measurement:
     return Measurement(**{**stored, **values, "suites": tuple(stored["suites"])})
 
 
+def _attack_example_from_json(stored: dict[str, Any]) -> AttackExample:
+    attacked = tuple(AttackedPicture(**{**a, "shown": ExamplePicture(**a["shown"])}) for a in stored["attacked"])
+    return AttackExample(stored["id"], stored["label"], ExamplePicture(**stored["clean"]), attacked)
+
+
 def _model_from_json(stored: dict[str, Any]) -> ModelResults:
     cells: Sequence[dict[str, Any]] = stored.pop("cells")
     measurements: Sequence[dict[str, Any]] = stored.pop("measurements", ())
     examples: Sequence[dict[str, Any]] = stored.pop("examples")
+    attack_examples: Sequence[dict[str, Any]] = stored.pop("attack_examples", ())
     return ModelResults(
         summary=_summary(stored.pop("summary")),
         measurements=tuple(_measurement_from_json(measurement) for measurement in measurements),
@@ -340,5 +356,6 @@ def _model_from_json(stored: dict[str, Any]) -> ModelResults:
         examples=tuple(
             Example(e["id"], e["label"], tuple(ExamplePicture(**picture) for picture in e["pictures"])) for e in examples
         ),
+        attack_examples=tuple(_attack_example_from_json(example) for example in attack_examples),
         **stored,
     )

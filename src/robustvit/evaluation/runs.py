@@ -10,13 +10,15 @@ from pathlib import Path
 import numpy as np
 from torch import nn
 
+from robustvit.evaluation.attack_examples import make_attack_examples
+from robustvit.evaluation.attacking import Attacker
 from robustvit.evaluation.classification import Outcome, Task, classify
 from robustvit.evaluation.conditions import CLEAN, Condition
 from robustvit.evaluation.description import describe_corruption, describe_data, describe_protocol
 from robustvit.evaluation.examples import make_examples
 from robustvit.evaluation.plan import Job
 from robustvit.evaluation.processes import Processes
-from robustvit.evaluation.results import CellResult, Example, Measurement, ModelResults, Value
+from robustvit.evaluation.results import AttackExample, CellResult, Example, Measurement, ModelResults, Value
 from robustvit.evaluation.scores import Scores, score_outcome
 from robustvit.evaluation.sequences import FILM_SIZES, evaluate_sequences, score_sequences, sequence_cells
 from robustvit.evaluation.summary import Summaries, cells_of, errors_of, summarise
@@ -61,12 +63,13 @@ class NetworkRun:
 
         return told
 
-    def outcome(self, task: Task, what: str, part: str) -> Outcome:
+    def outcome(self, task: Task, what: str, part: str, attacker: Attacker | None = None) -> Outcome:
         """The answers to all pictures of a task, whoever of the processes got them."""
-        rank, world = self.processes.rank, self.processes.world
-        mine = classify(self.model, task, folder=self.part(part), rank=rank, world=world, progress=self.progress(what))
+        share = dict(rank=self.processes.rank, world=self.processes.world)
+        progress = self.progress(what)
+        mine = classify(self.model, task, attacker=attacker, folder=self.part(part), progress=progress, **share)
         batches = sorted((pair for part in self.processes.gather(mine) for pair in part), key=lambda pair: pair[0])
-        return Outcome.join([outcome for _, outcome in batches], len(task.conditions))
+        return Outcome.join([outcome for _, outcome in batches], len(task.rows))
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,7 @@ class _Found:
     skipped: list[tuple[str, str]]
     clean: Outcome | None = None
     examples: tuple[Example, ...] = ()
+    attack_examples: tuple[AttackExample, ...] = ()
 
 
 def run_network(run: NetworkRun, jobs: Sequence[Job], examples: int) -> tuple[ModelResults, list[Scores]]:
@@ -113,6 +117,7 @@ def run_network(run: NetworkRun, jobs: Sequence[Job], examples: int) -> tuple[Mo
         cells=tuple(cell for f in found for cell in f.cells),
         skipped=tuple(dict.fromkeys(s for f in found for s in f.skipped)),
         examples=next((f.examples for f in found if f.examples), ()),
+        attack_examples=next((f.attack_examples for f in found if f.attack_examples), ()),
         seconds=time.perf_counter() - start,
         measurements=tuple(f.measurement for f in found),
     )
@@ -130,7 +135,8 @@ def _merged(measurements: Sequence[Measurement]) -> dict[str, Value]:
 
 def _measured(job: Job, found: Summaries, errors: dict[str, float] | None = None) -> Measurement:
     about = (describe_data(job), describe_protocol(job.tasks[0]), describe_corruption(job))
-    return Measurement(job.suites, *about, found.summary, errors or {}, found.groups, found.corruptions)
+    attacks = {attack.name: attack.describe() for attack in job.tasks[0].attacks}
+    return Measurement(job.suites, *about, found.summary, errors or {}, found.groups, found.corruptions, attacks)
 
 
 def _require_pictures(job: Job, count: int, skipped: Sequence[tuple[str, str]]) -> None:
@@ -141,16 +147,21 @@ def _require_pictures(job: Job, count: int, skipped: Sequence[tuple[str, str]]) 
 
 def _run_memory(run: NetworkRun, job: Job, part: str, examples: int) -> _Found:
     task = job.tasks[0]
-    outcome = run.outcome(task, ", ".join(job.suites), part)
+    attacker = task.attacker(run.model)
+    what = ", ".join([*job.suites, *(attack.name for attack in task.attacks)])
+    outcome = run.outcome(task, what, part, attacker)
     _require_pictures(job, len(outcome.ids), outcome.skipped)
-    scores = score_outcome(job.cells, outcome)
+    scores = score_outcome(job.cells, outcome, attacks=task.attacks)
+    summaries = summarise(job.cells, outcome, scores, run.seed, attacks=task.attacks)
+    is_attacked_only = bool(task.attacks) and len(task.conditions) == 1
     return _Found(
-        measurement=_measured(job, summarise(job.cells, outcome, scores, run.seed), errors_of(job.cells, outcome)),
+        measurement=_measured(job, summaries, errors_of(job.cells, outcome)),
         scores=scores,
         cells=cells_of(job.cell_suites, job.cells, outcome, run.seed),
         skipped=outcome.skipped,
         clean=outcome.only(job.cells.index(CLEAN)),
-        examples=make_examples(run.model, task, examples) if examples else (),
+        examples=make_examples(run.model, task, examples) if examples and not is_attacked_only else (),
+        attack_examples=make_attack_examples(attacker, task, outcome, examples) if examples and task.attacks else (),
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from robustvit.attacks.attack import Attack
 from robustvit.corruptions.registry import CORRUPTIONS
 from robustvit.evaluation.classification import Outcome
 from robustvit.evaluation.conditions import CLEAN, Condition
@@ -25,7 +26,7 @@ from robustvit.metrics.cell_statistics import (
 )
 from robustvit.metrics.mean_accuracy import CORRUPTION_SETS
 
-__all__ = ["Scores", "score_outcome", "with_interval"]
+__all__ = ["Scores", "rows_of", "score_outcome", "with_interval"]
 
 
 @dataclass(frozen=True)
@@ -85,30 +86,57 @@ def with_interval(interval: Interval) -> Value:
     return Value(interval.estimate, low, high)
 
 
-def score_outcome(conditions: Sequence[Condition], outcome: Outcome, *, against_alexnet: bool = True) -> Scores:
+def score_outcome(
+    conditions: Sequence[Condition], outcome: Outcome, *, against_alexnet: bool = True, attacks: Sequence[Attack] = ()
+) -> Scores:
     """The scores that these conditions allow.
 
     Args:
         conditions: that the outcome has.
         outcome: of the network, one picture or more.
         against_alexnet: whether mCE is wanted; CIFAR-C is not divided by anything.
+        attacks: whose rows are among the conditions.
     """
     cells = tuple((condition.name, condition.severity) for condition in conditions)
+    table = outcome.correct
+    for attack in (attack for attack in attacks if len(attack.rows) > 1):
+        cells = (*cells, _worst(attack))
+        table = np.concatenate([table, rows_of(attack, conditions, outcome.correct).all(0, keepdims=True)])
     names = list(dict.fromkeys(condition.name for condition in conditions if condition.severity))
     groups = {group: [n for n in names if CORRUPTIONS[n].group == group] for group in _groups(names)}
     is_ever_right = CLEAN in conditions and bool(outcome.correct[list(conditions).index(CLEAN)].any())
     return Scores(
         ids=outcome.ids,
         cells=cells,
-        table=outcome.correct,
+        table=table,
         summary={
             **_accuracies(cells, names, is_ever_right),
             **(_alexnet_scores(cells, names) if against_alexnet else {}),
             **({"patches_accuracy": mean_accuracy_of(cells, ["patches"])} if Condition("patches") in conditions else {}),
+            **_attack_scores(cells, attacks),
         },
         groups={group: mean_accuracy_of(cells, members) for group, members in groups.items()},
         corruptions={name: mean_accuracy_of(cells, [name]) for name in names},
     )
+
+
+def rows_of(attack: Attack, conditions: Sequence[Condition], table: np.ndarray) -> np.ndarray:
+    """The rows of an attack, of a table with one row a condition."""
+    return table[[list(conditions).index(Condition(row)) for row in attack.rows]]
+
+
+def _worst(attack: Attack) -> Cell:
+    """Right under every row of the attack."""
+    return (f"{attack.name} (worst)", 0)
+
+
+def _attack_scores(cells: Sequence[Cell], attacks: Sequence[Attack]) -> dict[str, Statistic]:
+    scores: dict[str, Statistic] = {}
+    for attack in attacks:
+        scores[f"{attack.key}_accuracy"] = mean_accuracy_of(cells, attack.rows)
+        if len(attack.rows) > 1:
+            scores[f"{attack.key}_worst"] = mean_accuracy_of(cells, [_worst(attack)[0]])
+    return scores
 
 
 def _groups(names: Sequence[str]) -> list[str]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from robustvit.attacks.attack import Attack
+from robustvit.evaluation.attacking import ATTACK_SUITE, CHANGES
 from robustvit.evaluation.classification import NO_ANSWER, Outcome
 from robustvit.evaluation.conditions import CLEAN, Condition
 from robustvit.evaluation.results import CellResult, Value
-from robustvit.evaluation.scores import Scores, with_interval
+from robustvit.evaluation.scores import Scores, rows_of, with_interval
 from robustvit.metrics.bootstrap import bootstrap_mean
 from robustvit.metrics.calibration import calibration_error
 from robustvit.metrics.corruption_error import SEVERITIES, corruption_errors, extra_corruption_errors
@@ -28,14 +30,16 @@ class Summaries:
 def cells_of(suites: Sequence[str], conditions: Sequence[Condition], outcome: Outcome, seed: int) -> list[CellResult]:
     """A cell for every condition; `suites` says which suite each of them belongs to."""
     cells = []
-    for suite, condition, predictions, confidences in zip(
-        suites, conditions, outcome.predictions, outcome.confidences, strict=True
+    for suite, condition, predictions, confidences, changes in zip(
+        suites, conditions, outcome.predictions, outcome.confidences, outcome.changes, strict=True
     ):
         correct = predictions == outcome.labels
         accuracy = with_interval(bootstrap_mean(correct, seed=seed)) if len(correct) else None
         gap = calibration_error(confidences.clip(0, 1), correct) if len(correct) else None
         lost = int((predictions == NO_ANSWER).sum())
-        cells.append(CellResult(suite, condition.name, condition.severity, len(correct), accuracy, gap, no_answer=lost))
+        means = dict(zip(CHANGES, changes.mean(0).tolist(), strict=True)) if suite == ATTACK_SUITE and len(correct) else {}
+        place = (suite, condition.name, condition.severity, len(correct))
+        cells.append(CellResult(*place, accuracy, gap, no_answer=lost, **means))
     return cells
 
 
@@ -49,18 +53,24 @@ def errors_of(conditions: Sequence[Condition], outcome: Outcome) -> dict[str, fl
     return {**corruption_errors(errors), **extra_corruption_errors(errors)}
 
 
-def summarise(conditions: Sequence[Condition], outcome: Outcome, scores: Scores, seed: int) -> Summaries:
-    """The numbers of a run with intervals, and the calibration error, which has none.
+def summarise(
+    conditions: Sequence[Condition], outcome: Outcome, scores: Scores, seed: int, *, attacks: Sequence[Attack] = ()
+) -> Summaries:
+    """The numbers of a run with intervals; the calibration error and the spread over masks have none.
 
     Args:
         conditions: that the outcome has.
         outcome: of the network.
         scores: of that outcome.
         seed: of the intervals.
+        attacks: whose rows are among the conditions.
     """
     summary, groups, corruptions = scores.values(seed)
     if CLEAN in conditions:
         clean = list(conditions).index(CLEAN)
         gap = calibration_error(outcome.confidences[clean].clip(0, 1), outcome.correct[clean])
         summary["expected_calibration_error"] = Value(gap)
+    for attack in (attack for attack in attacks if len(attack.rows) > 1):
+        accuracies = rows_of(attack, conditions, outcome.correct).mean(1)
+        summary[f"{attack.key}_spread"] = Value(float(accuracies.std(ddof=1)))
     return Summaries(summary, groups, corruptions)

@@ -26,6 +26,8 @@ class UnfinishedRunError(ValueError):
 def fingerprint_of(models: dict[str, nn.Module], jobs: dict[str, list[Job]], suites: Sequence[str], settings: Settings) -> str:
     """Changes when anything changes that unfinished work depends on: version, suites, settings, pictures, weights."""
     digest = hashlib.blake2b(repr((version("robustvit"), tuple(suites), settings)).encode(), digest_size=16)
+    for attack in settings.attacks:
+        digest.update(repr((attack.name, attack.describe())).encode())  # the weights of a corruption network as well
     for name, network in models.items():
         digest.update(name.encode())
         for key, tensor in network.state_dict().items():

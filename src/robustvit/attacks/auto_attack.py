@@ -1,0 +1,157 @@
+"""AutoAttack: an ensemble of attacks without settings of their own, by the package `pyautoattack` (extra `attack`).
+
+Each attack of the ensemble works on the pictures that withstood those before it. A picture that withstands all of them, or
+that was wrong from the start, comes back as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from robustvit.attacks.pixel_network import PixelNetwork, check_pixels, frozen
+from robustvit.corruptions.randomness import keyed_seed
+
+__all__ = ["AutoAttackPart", "AutoAttackSettings", "Norm", "auto_attack", "check_auto_attack"]
+
+Norm = Literal["Linf", "L2", "L1"]
+
+AutoAttackPart = Literal["apgd-ce", "apgd-dlr", "apgd-t", "fab", "fab-t", "square"]
+
+LEAST_CLASSES = {"apgd-dlr": 3, "apgd-t": 4}
+"""The DLR loss divides by a difference of the first and the third logit, its targeted form by one with the fourth."""
+TARGETS = 9
+"""Other classes that the targeted attacks try, where there are as many."""
+VERSIONS: dict[str, tuple[AutoAttackPart, ...]] = {
+    "standard": ("apgd-ce", "apgd-t", "fab-t", "square"),
+    "plus": ("apgd-ce", "apgd-dlr", "fab", "square", "apgd-t", "fab-t"),
+}
+
+
+@dataclass(frozen=True)
+class AutoAttackSettings:
+    """Which ensemble, and how far it may go.
+
+    Attributes:
+        eps: the largest norm of the change, in pixel units, 1 being white.
+        norm: of the change, over all values of a picture.
+        version: "standard" or "plus", of the package; what `parts` is taken from.
+        parts: the attacks themselves, instead of those of the version; each with the settings it has there.
+    """
+
+    eps: float = 1 / 255
+    norm: Norm = "Linf"
+    version: Literal["standard", "plus"] = "standard"
+    parts: tuple[AutoAttackPart, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.norm not in get_args(Norm):
+            raise ValueError(f"norm={self.norm!r} is not known; choose one of {', '.join(get_args(Norm))}")
+        if self.version not in VERSIONS:
+            raise ValueError(f"version={self.version!r} is not known; choose one of {', '.join(VERSIONS)}")
+        if wrong := [part for part in self.parts if part not in get_args(AutoAttackPart)]:
+            raise ValueError(f"AutoAttack has no part {wrong[0]!r}; choose among {', '.join(get_args(AutoAttackPart))}")
+        if not self.eps > 0 or (self.norm == "Linf" and self.eps > 1):
+            raise ValueError(
+                f"eps={self.eps!r} is not possible for {self.norm}; give more than 0, in pixel units: 1 is white, "
+                f"{1 / 255:.5f} is 1/255"
+            )
+
+    @property
+    def ensemble(self) -> tuple[AutoAttackPart, ...]:
+        """The attacks, in the order in which they run."""
+        return self.parts or VERSIONS[self.version]
+
+
+ONE_STEP_OF_GREY = AutoAttackSettings()
+
+
+def auto_attack(
+    model: PixelNetwork,
+    images: Tensor,
+    labels: Tensor,
+    settings: AutoAttackSettings = ONE_STEP_OF_GREY,
+    *,
+    seed: int = 0,
+    sample_ids: Sequence[int | str] | None = None,
+) -> Tensor:
+    """Pictures [B, 3, H, W] within eps that the network gets wrong, where the ensemble found any.
+
+    The package draws for a batch at once, so the seed of a batch is keyed by (seed, all its ids): other than with the other
+    attacks here, what happens to a picture depends on which ones it shares the batch with.
+
+    Args:
+        model: left as it was.
+        images: float [B, 3, H, W] in 0 .. 1.
+        labels: int64 [B], the truth.
+        settings: see `AutoAttackSettings`.
+        seed, sample_ids: of the randomness; ids are 0, 1, ... by default.
+
+    Raises:
+        ValueError: the network has too few classes for a part of the ensemble.
+        RuntimeError: the package is not installed.
+    """
+    ids = check_pixels(images, labels, sample_ids)
+    if not len(images):
+        return images.clone()
+    with frozen(model), _quiet(images.device):
+        with torch.no_grad():
+            classes = model(images[:1]).shape[1]
+        check_auto_attack(settings, classes)
+        batch_seed = keyed_seed(seed, repr(ids), "autoattack") >> 1  # a signed 64-bit number
+        ensemble = _ensemble(model, settings, classes, batch_seed, images.device)
+        attacked, _ = ensemble.run_standard_evaluation(images, labels, batch_size=len(images))
+    return attacked.detach().clamp(0, 1)
+
+
+def check_auto_attack(settings: AutoAttackSettings, classes: int) -> None:
+    """Raises RuntimeError without the package, and ValueError where there are too few classes for a part."""
+    _package()
+    for part in settings.ensemble:
+        if classes < LEAST_CLASSES.get(part, 2):
+            possible = [name for name in VERSIONS["plus"] if classes >= LEAST_CLASSES.get(name, 2)]
+            raise ValueError(
+                f"AutoAttack's {part} needs the DLR loss, which does not exist for {classes} classes (it takes "
+                f"{LEAST_CLASSES.get(part, 2)}); choose other parts: {', '.join(possible) or 'none is possible'}"
+            )
+
+
+def _ensemble(model: PixelNetwork, settings: AutoAttackSettings, classes: int, seed: int, device: torch.device) -> Any:
+    ensemble = _package().AutoAttack(
+        model, norm=settings.norm, eps=settings.eps, seed=seed, version=settings.version, device=device
+    )
+    ensemble.attacks_to_run = list(settings.ensemble)
+    for targeted in (ensemble.apgd_targeted, ensemble.fab):  # there may be fewer other classes than it wants to try
+        targeted.n_target_classes = min(targeted.n_target_classes, TARGETS, classes - 1)
+    return ensemble
+
+
+def _package() -> Any:
+    try:
+        return importlib.import_module("pyautoattack")
+    except ImportError as error:
+        raise RuntimeError("AutoAttack needs a package of its own: pip install 'robustvit[attack]'") from error
+
+
+@contextlib.contextmanager
+def _quiet(device: torch.device) -> Iterator[None]:
+    """The package prints, logs, seeds the global generators and ends tracing (debuggers, coverage); none of it stays."""
+    logger, tracing = logging.getLogger("auto-attack"), sys.gettrace()
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    devices = [device] if device.type == "cuda" else []
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), torch.random.fork_rng(devices=devices):
+            yield
+    finally:
+        logger.setLevel(level)
+        sys.settrace(tracing)

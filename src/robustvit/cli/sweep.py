@@ -1,0 +1,164 @@
+"""`robustvit sweep`: a grid of settings and seeds, trained and measured."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from robustvit.cli.console import note, print_json, tables, working
+
+if TYPE_CHECKING:
+    from robustvit.sweeping.result import SweepResult
+    from robustvit.sweeping.sweep import SweepProgress
+
+__all__ = ["sweep"]
+
+Pairs = tyro.conf.UseAppendAction[tuple[str, ...]]
+
+
+def sweep(
+    recipe: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="RECIPE")] = None,
+    *,
+    vary: Annotated[Pairs, tyro.conf.arg(metavar="NAME=V1,V2")],
+    seeds: Annotated[tuple[str, ...], tyro.conf.arg(metavar="S1,S2")] = ("0",),
+    set: Annotated[Pairs, tyro.conf.arg(metavar="NAME=VALUE")] = (),  # noqa: A002
+    twin: bool = False,
+    data: Annotated[str | None, tyro.conf.arg(metavar="PATH")] = None,
+    suite: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]")] = ("clean", "common15"),
+    limit: Annotated[int | None, tyro.conf.arg(metavar="N")] = None,
+    batch_size: Annotated[int, tyro.conf.arg(metavar="B")] = 32,
+    output: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("runs/sweep"),
+    resume: bool = False,
+    plan: bool = False,
+    as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
+) -> None:
+    """Train and measure every combination of settings with every seed; mean and spread at the end.
+
+    robustvit sweep recipes/tapadl/fan_hybrid_base_adl.yaml --vary methods.adl.tau=1,2,3,5 --seeds 0,1,2
+
+    Ctrl-C keeps what is done, and the same command with --resume goes on. A run that fails does not stop the others.
+
+    Args:
+        recipe: YAML file, as `robustvit train` takes it; without one, fan_vit_nano on the embedded data set.
+        vary: a setting and its values, which are YAML; given several times, every combination is run.
+        seeds: of the runs: 0,1,2 or 0 1 2.
+        set: change a setting of all runs; may be given several times.
+        twin: the recipe's CPU-size twin, to try it out.
+        data: pictures to measure the runs on, as `robustvit eval` takes them; by default the recipe's data.val.
+        suite: what to measure, as in `robustvit eval`.
+        limit: measure on that many pictures, the same for every run.
+        batch_size: pictures at once in measuring.
+        output: folder for the runs, sweep.json, sweep.csv, sweep.md, sweep.png and sweep.svg.
+        resume: go on with the sweep in the folder; failed runs are tried again, and values and seeds may be added.
+        plan: only show the runs, and which of them are done.
+        as_json: print JSON.
+    """
+    with working("Loading"):
+        from robustvit.sweeping.grid import parse_seeds
+        from robustvit.sweeping.plan import Measuring, plan_sweep
+        from robustvit.sweeping.sweep import planned_result
+        from robustvit.sweeping.sweep import sweep as run_sweep
+
+    given = (recipe, vary, parse_seeds(seeds))
+    if plan:
+        measuring = Measuring(data, tuple(dict.fromkeys(suite)), limit, batch_size)
+        _print_plan(planned_result(plan_sweep(*given, measuring, output, changes=set, twin=twin)), as_json)
+        return
+    how = dict(data=data, suite=suite, limit=limit, batch_size=batch_size, changes=set, twin=twin)
+    try:
+        with _progress() as report:
+            result = run_sweep(*given, output=output, resume=resume, report=report, **how)  # type: ignore[arg-type]
+    except KeyboardInterrupt:
+        if not int(os.environ.get("RANK", "0")):
+            note(f"stopped; {output} keeps what is done, and the same command with --resume goes on from there")
+        raise
+    if int(os.environ.get("RANK", "0")):
+        return
+    if as_json:
+        print_json(result.to_json())
+    else:
+        _print(result)
+        note(f"{output}/sweep.png shows it; {output}/sweep.json, sweep.csv and sweep.md have the numbers")
+    if result.failed:
+        told = "; ".join(f"{cell.folder.name}: {cell.reason}" for cell in result.failed)
+        raise RuntimeError(f"{len(result.failed)} of {len(result.cells)} runs failed (--resume tries them again): {told}")
+
+
+def _print(result: SweepResult) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from robustvit.sweeping.table import table_of
+
+    headings, rows = table_of(result)
+    table = Table(header_style="bold", pad_edge=False)
+    for i, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if i < len(result.axes) else "right")
+    for row in rows:
+        table.add_row(*map(Text, row))  # values may have brackets, which are no markup
+    tables().print(table)
+
+
+def _print_plan(result: SweepResult, as_json: bool) -> None:
+    if as_json:
+        print_json(result.to_json())
+        return
+    for cell in result.cells:
+        print(f"{cell.state:<8}{cell.folder.name}{f': {cell.reason}' if cell.reason else ''}")
+    done = sum(cell.state == "done" for cell in result.cells)
+    note(f"{len(result.cells)} runs, {done} of them done")
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[SweepProgress], None] | None]:
+    """Shows the run at work, its steps and the time left on stderr; off a terminal, its stages and a line a minute."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    if int(os.environ.get("RANK", "0")):
+        yield None
+        return
+    if not sys.stderr.isatty():
+        yield _line_a_minute()
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TimeRemainingColumn(), TextColumn("{task.fields[told]}"), console=Console(stderr=True)) as bar:
+        task, shown = bar.add_task("", total=None, told=""), ""
+
+        def report(progress: SweepProgress) -> None:
+            nonlocal shown
+            text = _which(progress)
+            if progress.stage in ("done", "failed"):
+                bar.console.print(f"{text}{f': {progress.told}' if progress.told else ''}", markup=False, highlight=False)
+            elif text != shown:
+                bar.reset(task, description=text, total=progress.total or None, told="")
+                shown = text
+            bar.update(task, completed=progress.done, total=progress.total or None, told=progress.told)
+
+        yield report
+
+
+def _which(progress: SweepProgress) -> str:
+    return f"run {progress.number} of {progress.cells}, {progress.name}: {progress.stage}"
+
+
+def _line_a_minute() -> Callable[[SweepProgress], None]:
+    said, shown = time.monotonic(), ""
+
+    def report(progress: SweepProgress) -> None:
+        nonlocal said, shown
+        text, now = _which(progress), time.monotonic()
+        if text != shown or now - said >= 60:
+            steps = f" {progress.done} of {progress.total}" if progress.total else ""
+            told = f": {progress.told}" if progress.stage == "failed" else ""
+            note(f"{text}{steps if text == shown else ''}{told}")
+            said, shown = now, text
+
+    return report

@@ -1,0 +1,116 @@
+"""One cell of a sweep: trained, measured, and recorded in its folder."""
+
+from __future__ import annotations
+
+import json
+import math
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from robustvit.evaluation.evaluate import evaluate
+from robustvit.evaluation.processes import Processes
+from robustvit.files import is_full, write_whole
+from robustvit.models.registry import create_model
+from robustvit.sweeping.plan import RECORD, Measuring, PlannedCell
+from robustvit.sweeping.result import SweepCell
+from robustvit.training.distributed import choose_device
+from robustvit.training.run import NotFiniteError
+from robustvit.training.train import Progress, train
+
+__all__ = ["Told", "run_cell"]
+
+Told = Callable[[str, int, int, str], None]
+"""Told (training or evaluating, steps done, steps in all, what else there is to say)."""
+
+
+def run_cell(planned: PlannedCell, folder: Path, measuring: Measuring, processes: Processes, told: Told) -> SweepCell:
+    """Trains and measures a cell, or goes on with it. What goes wrong is recorded as the cell's failure.
+
+    Args:
+        planned: the cell.
+        folder: of the sweep.
+        measuring: how it is measured.
+        processes: that do it together.
+        told: about progress.
+
+    Raises:
+        KeyboardInterrupt: it was interrupted; another call goes on from there.
+        OSError: nothing can be written there.
+        Exception: under torchrun, an error that other processes may not have met: they would wait for this one for ever.
+    """
+    place = folder / planned.found.folder
+    trouble, has_begun = "", False
+
+    def noted(stage: str, done: int, total: int, text: str) -> None:
+        nonlocal has_begun
+        has_begun = True
+        told(stage, done, total, text)
+
+    try:
+        numbers = _trained_and_measured(planned, place, measuring, processes, noted)
+        cell = replace(planned.found, state="done", numbers=numbers, reason="")
+    except Exception as error:
+        if _concerns_all(error) or (processes.world > 1 and not _is_met_by_all(error, has_begun)):
+            raise
+        trouble = traceback.format_exc()
+        cell = replace(planned.found, state="failed", numbers={}, reason=_reason(error))
+    if processes.rank == 0:
+        _record(cell, place, measuring, trouble)
+    processes.gather(None)
+    return cell
+
+
+def _concerns_all(error: Exception) -> bool:
+    """Whether the next cell would fail as this one did: nothing can be written."""
+    return isinstance(error, OSError) and (is_full(error) or isinstance(error, PermissionError))
+
+
+def _is_met_by_all(error: Exception, has_begun: bool) -> bool:
+    """Whether every process of a torchrun has this error: a loss that is not a number, or what cannot even begin."""
+    return isinstance(error, NotFiniteError) or (not has_begun and isinstance(error, ValueError | TypeError | AssertionError))
+
+
+def _reason(error: Exception) -> str:
+    """On one line; the kind of an error that is nobody's message to the user."""
+    kind = "" if isinstance(error, ValueError | OSError | RuntimeError) else f"{type(error).__name__}: "
+    return " ".join("; ".join([f"{kind}{error}", *getattr(error, "__notes__", ())]).split())
+
+
+def _trained_and_measured(
+    planned: PlannedCell, place: Path, measuring: Measuring, processes: Processes, told: Told
+) -> dict[str, float]:
+    config = planned.config
+
+    def training(progress: Progress) -> None:
+        terms = " ".join(f"{name} {value:.3f}" for name, value in progress.terms.items())
+        told("training", progress.update, progress.updates, f"{progress.images_per_second:.0f} images/s {terms}")
+
+    def evaluating(what: str, done: int, total: int) -> None:
+        told("evaluating", done, total, "")
+
+    if not train(config, place, resume=True, report=training).is_finished:
+        raise KeyboardInterrupt  # which training notes, and saves what it has
+    processes.gather(None)  # the weights are written
+    network: Any = create_model(f"local-dir:{place / 'weights'}", pretrained=True)
+    results = evaluate(
+        {planned.cell.name: network.to(choose_device(config.loop.device)).eval()},
+        measuring.source(config),
+        measuring.suites,
+        limit=measuring.limit,
+        batch_size=measuring.batch_size,
+        output=place / "evaluation",
+        resume=True,
+        report=evaluating,
+    )
+    found = {name: value.value for name, value in results.models[0].summary.items()}
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def _record(cell: SweepCell, place: Path, measuring: Measuring, trouble: str) -> None:
+    place.mkdir(parents=True, exist_ok=True)
+    record = {"state": cell.state, "numbers": dict(cell.numbers), "reason": cell.reason, "measured": measuring.to_json()}
+    with write_whole(place / RECORD) as file:
+        file.write_text(json.dumps({**record, **({"traceback": trouble} if trouble else {})}, indent=1) + "\n")

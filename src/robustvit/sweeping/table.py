@@ -1,0 +1,98 @@
+"""The table of a sweep for readers: a row a combination of values, mean ± standard deviation over the seeds."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from robustvit.files import write_whole
+from robustvit.report.numbers import MISSING, measure_of
+from robustvit.sweeping.grid import label_of
+from robustvit.sweeping.result import Row, Spread, SweepResult
+
+__all__ = ["heading_of", "save_sweep", "spread_text", "table_of"]
+
+
+def heading_of(name: str) -> str:
+    """What a column is called, with its unit."""
+    label = measure_of(name).label
+    return label if "distance" in name else f"{label}, %"
+
+
+def spread_text(name: str, spread: Spread | None) -> str:
+    """Mean ± standard deviation, in percent where the number is a share; the mean alone where there is one seed."""
+    if spread is None:
+        return MISSING
+    factor, digits = (1, 2) if "distance" in name else (100, 1)
+    text = f"{factor * spread.mean:.{digits}f}"
+    return text if spread.deviation is None else f"{text} ± {factor * spread.deviation:.{digits}f}"
+
+
+def table_of(result: SweepResult) -> tuple[list[str], list[list[str]]]:
+    """The headings, and a list of texts a row: values, numbers, and how many seeds they are of."""
+    headings = [*(axis.name for axis in result.axes), *map(heading_of, result.columns), "seeds"]
+    rows = []
+    for row in result.rows:
+        numbers = [spread_text(name, row.numbers.get(name)) for name in result.columns]
+        rows.append([*map(label_of, row.settings.values()), *numbers, _seeds_text(row)])
+    return headings, rows
+
+
+def _seeds_text(row: Row) -> str:
+    """ "3", or "1 of 3, 2 failed"."""
+    done, failed = row.count("done"), row.count("failed")
+    text = str(done) if done == len(row.cells) else f"{done} of {len(row.cells)}"
+    return f"{text}, {failed} failed" if failed else text
+
+
+def save_sweep(result: SweepResult, folder: Path) -> None:
+    """Writes sweep.json, sweep.csv, sweep.md, sweep.png and sweep.svg, each of them whole."""
+    from robustvit.report.sweep_figure import save_sweep_figure
+
+    with write_whole(folder / "sweep.csv") as file:
+        _write_csv(result, file)
+    with write_whole(folder / "sweep.md") as file:
+        file.write_text("\n".join(_markdown(result)) + "\n")
+    for name in ("sweep.png", "sweep.svg"):
+        save_sweep_figure(result, folder / name)
+    with write_whole(folder / "sweep.json") as file:
+        file.write_text(json.dumps(result.to_json(), indent=1, default=str) + "\n")
+
+
+def _write_csv(result: SweepResult, path: Path) -> None:
+    names = list(dict.fromkeys(name for cell in result.cells for name in cell.numbers))
+    with path.open("w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow([*(axis.name for axis in result.axes), "seed", "state", *names, "folder", "reason"])
+        for cell in result.cells:
+            numbers = [cell.numbers.get(name, "") for name in names]
+            writer.writerow(
+                [*map(label_of, cell.settings.values()), cell.seed, cell.state, *numbers, cell.folder, cell.reason]
+            )
+
+
+def _markdown(result: SweepResult) -> Iterator[str]:
+    yield f"# Sweep of {result.recipe or 'the default recipe'}{' (its CPU-size twin)' if result.twin else ''}"
+    yield ""
+    evaluation = result.evaluation
+    limit = f", {evaluation['limit']} pictures" if evaluation["limit"] else ""
+    yield (
+        f"Mean ± standard deviation over the seeds {', '.join(map(str, result.seeds))}. Measured on "
+        f"{evaluation['data'] or 'data.val of the recipe'}{limit}: {', '.join(evaluation['suites'])}."
+    )
+    if result.changes:
+        yield f"Changes of all cells: {', '.join(f'`{change}`' for change in result.changes)}."
+    yield ""
+    headings, rows = table_of(result)
+    yield f"| {' | '.join(headings)} |"
+    yield "|" + "---|" * len(result.axes) + "---:|" * (len(headings) - len(result.axes))
+    for row in rows:
+        yield f"| {' | '.join(text.replace('|', chr(92) + '|') for text in row)} |"
+    if result.failed:
+        yield ""
+        yield "Failed:"
+        yield ""
+    for cell in result.failed:
+        yield f"- `{cell.folder.name}`: {cell.reason}"

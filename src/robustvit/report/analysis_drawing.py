@@ -106,6 +106,9 @@ def encode(figure: Any, kind: Literal["png", "svg"]) -> bytes:
     """The figure as a file; the same figure gives the same bytes."""
     import matplotlib as mpl
 
+    if (engine := figure.get_layout_engine()) is not None:
+        engine.execute(figure)  # once for all files
+        figure.set_layout_engine("none")
     stream = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": "robustvit"}):
         metadata = {"Date": None} if kind == "svg" else None

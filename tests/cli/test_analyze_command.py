@@ -1,0 +1,77 @@
+"""`robustvit analyze` as a user types it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from robustvit.cli import main
+
+FAST = ["--limit", "3", "--masks", "2", "--fit-steps", "2", "--shown", "2"]
+
+
+def test_without_networks_and_pictures_the_shipped_ones_are_analysed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert main(["analyze", "--what", "all", "--output", str(out), *FAST]) == 0
+    printed = capsys.readouterr()
+    assert "vit_nano" in printed.out
+    assert "fan_vit_nano" in printed.out
+    assert "token-labels of vit_nano was left out" in printed.err
+    stored = json.loads((out / "analysis.json").read_text())
+    assert set(stored["analyses"]) >= {"attention", "stability", "occlusion", "clusters", "patch-corruption", "bottleneck"}
+    assert all(study["definition"] for study in stored["analyses"].values())
+    page = (out / "analysis.html").read_text()
+    assert "http" not in re.sub(r"data:image/png;base64,[\w+/=]+", "", page)
+    figures = sorted(file.name for file in (out / "figures").iterdir())
+    assert len(figures) >= 24
+    assert {name.partition(".")[0] for name in figures if name.endswith("png")} == {
+        name.partition(".")[0] for name in figures if name.endswith("svg")
+    }
+    with Image.open(out / "figures" / "stability.png") as image:
+        assert image.width > 1000
+    with np.load(out / "arrays.npz") as arrays:
+        assert arrays["stability/vit_nano/pictures"].shape == (3,)
+
+
+def test_json_is_what_the_file_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    arguments = ["analyze", "vit_nano", "--what", "head-diversity", "--limit", "2", "--output", str(out), "--json"]
+    assert main(arguments) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads((out / "analysis.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["vit_nano", "--what", "stabilty"], "there is no analysis 'stabilty'; did you mean stability?"),
+        (["vit_nano", "--images", "nowhere"], "there is no nowhere"),
+        (["vit_nano", "--severity", "9"], "severity=9 is not possible; give 1 to 5"),
+        (["vit_nan"], "vit_nano"),
+        (["resnet10t", "--untrained", "--what", "clusters"], "ResNet has no attention among tokens"),
+        (["vit_nano", "--what", "token-labels"], "has no token head"),
+        (["vit_nano", "--corruption-model", "nowhere", "--what", "patch-corruption", "--limit", "2"], "nowhere"),
+    ],
+)
+def test_wrong_requests_end_with_code_2_and_a_message(
+    arguments: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["analyze", *arguments, "--output", str(tmp_path / "out")]) == 2
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "out" / "analysis.json").exists()
+
+
+def test_a_grey_picture_and_one_of_one_pixel_are_analysed(tmp_path: Path) -> None:
+    Image.new("L", (40, 30), 90).save(tmp_path / "grey.png")
+    Image.new("RGB", (1, 1)).save(tmp_path / "pixel.png")
+    for name in ("grey", "pixel"):
+        out = tmp_path / name
+        what = ["--what", "attention", "stability", "clusters", "occlusion"]
+        assert main(["analyze", "vit_nano", "--images", str(tmp_path / f"{name}.png"), *what, "--output", str(out), *FAST]) == 0
+        assert (out / "analysis.html").stat().st_size > 50_000

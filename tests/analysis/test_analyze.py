@@ -60,9 +60,9 @@ def test_a_cnn_does_what_needs_no_attention_and_says_so_when_asked_for_more() ->
     cnn = timm.create_model("resnet10t", num_classes=10)
     cnn.pretrained_cfg["input_size"] = (3, 64, 64)
     found = analyze({"cnn": cnn}, "scenes-easy:4", ["all"], QUICK)
-    assert set(found.findings) == {"occlusion", "noise-decay", "bottleneck"}
+    assert set(found.findings) == {"occlusion", "eigenvalues", "noise-decay", "clusters", "patch-corruption", "bottleneck"}
     assert set(found.left_out) == EVERY - set(found.findings)
-    with pytest.raises(ValueError, match=r"attention of cnn: ResNet has no attention.*supports occlusion, noise-decay, bottl"):
+    with pytest.raises(ValueError, match=r"attention of cnn: ResNet has no attention.*supports occlusion, eigenvalues"):
         analyze({"cnn": cnn}, "scenes-easy:4", ["attention"], QUICK)
 
 

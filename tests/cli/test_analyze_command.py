@@ -54,7 +54,7 @@ def test_json_is_what_the_file_holds(tmp_path: Path, capsys: pytest.CaptureFixtu
         (["vit_nano", "--images", "nowhere"], "there is no nowhere"),
         (["vit_nano", "--severity", "9"], "severity=9 is not possible; give 1 to 5"),
         (["vit_nan"], "vit_nano"),
-        (["resnet10t", "--untrained", "--what", "clusters"], "ResNet has no attention among tokens"),
+        (["resnet10t", "--untrained", "--what", "stability"], "ResNet has no attention among tokens"),
         (["vit_nano", "--what", "token-labels"], "has no token head"),
         (["vit_nano", "--corruption-model", "nowhere", "--what", "patch-corruption", "--limit", "2"], "nowhere"),
     ],
@@ -70,8 +70,8 @@ def test_wrong_requests_end_with_code_2_and_a_message(
 def test_a_grey_picture_and_one_of_one_pixel_are_analysed(tmp_path: Path) -> None:
     Image.new("L", (40, 30), 90).save(tmp_path / "grey.png")
     Image.new("RGB", (1, 1)).save(tmp_path / "pixel.png")
+    what = ["--what", "attention", "stability", "clusters", "occlusion"]
     for name in ("grey", "pixel"):
-        out = tmp_path / name
-        what = ["--what", "attention", "stability", "clusters", "occlusion"]
-        assert main(["analyze", "vit_nano", "--images", str(tmp_path / f"{name}.png"), *what, "--output", str(out), *FAST]) == 0
+        out, picture = tmp_path / name, tmp_path / f"{name}.png"
+        assert main(["analyze", "vit_nano", "--images", str(picture), *what, "--output", str(out), *FAST]) == 0
         assert (out / "analysis.html").stat().st_size > 50_000

@@ -18,10 +18,10 @@ import torch
 from torch import nn
 
 from robustvit.analysis.finding import Finding
-from robustvit.analysis.noise_decay import blocks_of
 from robustvit.analysis.options import AnalysisOptions
 from robustvit.analysis.studies import STUDIES, Study
 from robustvit.analysis.subject import Subject, make_subject
+from robustvit.block_outputs import blocks_of
 from robustvit.corruptions.parameters import SMALLEST
 from robustvit.evaluation.processes import Processes
 from robustvit.evaluation.unfinished import unfinished_folder
@@ -148,7 +148,7 @@ def supported(subject: Subject) -> tuple[str, ...]:
 def _obstacle(subject: Subject, study: Study) -> str | None:
     """Why an analysis is not possible with this network; None where it is."""
     kind = type(subject.network).__name__
-    if study.needs in ("attention", "tokens") and not subject.has_attention:
+    if study.needs == "attention" and not subject.has_attention:
         return f"{kind} has no attention among tokens that can be read"
     if study.needs == "token head" and getattr(subject.network, "token_head", None) is None:
         return f"{kind} has no token head; build one with token_head=True and train it with STL (docs/stl.md)"

@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from robustvit.methods.probing import evaluation_mode
-from robustvit.recording import record
+from robustvit.block_outputs import block_tokens
 
 __all__ = ["MOST_CLUSTERS", "Clustering", "agreement", "cluster_tokens", "clusters_of", "matched"]
 
@@ -79,17 +78,15 @@ def clusters_of(model: nn.Module, images: Tensor, *, layer: int = -2, k: int | N
     """The groups of every picture of a batch.
 
     Args:
-        model: a network with attention.
+        model: a network with attention, or a CNN of residual blocks, whose positions are the tokens.
         images: normalised [B, 3, H, W].
         layer: index of the block; the papers take the second-last.
         k, seed: see `cluster_tokens`.
     """
-    with evaluation_mode(model), record(model, attention=False) as tape:
-        model(images)
-    if not -len(tape.features) <= layer < len(tape.features):
-        raise ValueError(f"layer={layer}: this network has {len(tape.features)} blocks")
-    tokens = tape.features[layer][:, tape.prefix_tokens :].cpu()
-    return [cluster_tokens(z, tape.grids[layer], k, seed=seed) for z in tokens]
+    blocks = block_tokens(model, images)
+    if not -len(blocks) <= layer < len(blocks):
+        raise ValueError(f"layer={layer}: this network has {len(blocks)} blocks")
+    return [cluster_tokens(z, blocks[layer].grid, k, seed=seed) for z in blocks[layer].tokens.cpu()]
 
 
 def agreement(first: Clustering, second: Clustering) -> float:

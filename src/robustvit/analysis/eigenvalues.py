@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from robustvit.methods.probing import evaluation_mode
-from robustvit.recording import record
+from robustvit.block_outputs import block_tokens
 
 __all__ = ["EPSILON", "EigenvalueCounts", "count_above", "eigenvalue_counts", "significant_eigenvalues"]
 
@@ -91,15 +90,13 @@ def eigenvalue_counts(model: nn.Module, batches: Iterable[Tensor], epsilon: floa
     """Over a data set.
 
     Args:
-        model: a network with attention.
+        model: a network with attention, or a CNN of residual blocks, whose positions are the tokens.
         batches: normalised pictures [B, 3, H, W].
         epsilon: see `significant_eigenvalues`.
     """
     total, tokens, count = torch.zeros(()), torch.zeros(()), 0
     for images in batches:
-        with evaluation_mode(model), record(model, attention=False) as tape:
-            model(images)
-        features = [block[:, tape.prefix_tokens :] for block in tape.features]
+        features = [block.tokens for block in block_tokens(model, images)]
         total = total + torch.stack([significant_eigenvalues(Z, epsilon).sum().cpu() for Z in features])
         tokens = torch.tensor([Z.shape[1] for Z in features])
         count += len(images)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
+from robustvit.block_outputs import blocks_of, outputs_of
 from robustvit.corruptions.randomness import KeyedDraws
-from robustvit.methods.probing import evaluation_mode
-from robustvit.recording import NothingRecordedError, attention_blocks
 
-__all__ = ["DEFINITIONS", "NoiseKind", "noise_decay", "residual_blocks"]
+__all__ = ["DEFINITIONS", "NoiseKind", "noise_decay"]
 
 NoiseKind = Literal["perturbation", "input"]
 DEFINITIONS = {
@@ -58,55 +57,6 @@ def noise_decay(
     if not count:
         raise ValueError("there are no pictures to look at; give at least one batch")
     return total / count
-
-
-def blocks_of(model: nn.Module) -> list[nn.Module]:
-    """The blocks whose outputs are looked at: those with attention, or the residual blocks of a CNN.
-
-    Raises:
-        NothingRecordedError: the network has neither.
-    """
-    try:
-        return attention_blocks(model)
-    except NothingRecordedError:
-        blocks = residual_blocks(model)
-        if not blocks:
-            raise NothingRecordedError(
-                f"{type(model).__name__} has neither blocks with attention nor residual blocks that could be followed"
-            ) from None
-        return blocks
-
-
-def residual_blocks(model: nn.Module) -> list[nn.Module]:
-    """The entries of the stages of a CNN, e.g. the bottlenecks of a ResNet: same-class neighbours in a sequence."""
-    found: list[nn.Module] = []
-    for module in model.modules():
-        if isinstance(module, nn.Sequential) and len(module) > 0 and all(_is_residual(entry) for entry in module):
-            found += list(module)
-    return found
-
-
-def _is_residual(module: nn.Module) -> bool:
-    """A block with convolutions of its own whose kind is named one: BasicBlock, Bottleneck, ConvNeXtBlock, ..."""
-    name = type(module).__name__
-    return name.endswith(("Block", "Bottleneck", "Residual")) and any(isinstance(m, nn.Conv2d) for m in module.modules())
-
-
-def outputs_of(model: nn.Module, blocks: Sequence[nn.Module], images: Tensor) -> list[Tensor]:
-    """The output of every block for these pictures."""
-    outputs: list[Tensor] = []
-
-    def keep(module: nn.Module, inputs: object, output: Tensor) -> None:
-        outputs.append(output)
-
-    handles = [block.register_forward_hook(keep) for block in blocks]
-    try:
-        with evaluation_mode(model):
-            model(images)
-    finally:
-        for handle in handles:
-            handle.remove()
-    return outputs
 
 
 def _norm(x: Tensor) -> Tensor:

@@ -21,14 +21,14 @@ from robustvit.analysis.finding import Finding
 from robustvit.analysis.full_augmentation import fully_augmented
 from robustvit.analysis.subject import Batch, Subject
 from robustvit.attacks.patches import PatchSettings, fit_scorer, load_scorer
-from robustvit.methods.probing import token_grids
+from robustvit.block_outputs import block_tokens, blocks_of
 from robustvit.recording import attention_blocks
 
 __all__ = ["STUDIES", "Need", "Study", "bottleneck_finding"]
 
-Need = Literal["attention", "blocks", "token head", "tokens", "answers", "nothing"]
-"""attention: maps among tokens. blocks: of attention, or residual ones. token head: of STL. tokens: features of blocks with
-attention. answers: any classifier. nothing: not even a network."""
+Need = Literal["attention", "blocks", "token head", "answers", "nothing"]
+"""attention: maps among tokens. blocks: with attention, or residual ones. token head: of STL. answers: any classifier.
+nothing: not even a network."""
 QUERY_LAYERS = 4
 CONFIDENCES_OF = 16
 """Pictures whose tokens' confidences are counted, as in STL's Fig. 2."""
@@ -141,7 +141,7 @@ def _noise_decay(subject: Subject) -> Finding:
 
 def _clusters(subject: Subject) -> Finding:
     options = subject.options
-    count = len(attention_blocks(subject.network))
+    count = len(blocks_of(subject.network))
     positions = maps_of.block_positions(options.layers or (_second_last(subject),), count)
     arrays: dict[str, np.ndarray] = {}
     agreements: dict[int, list[float]] = {layer: [] for layer in positions}
@@ -169,7 +169,8 @@ def _clusters(subject: Subject) -> Finding:
 
 def _second_last(subject: Subject) -> int:
     """The second-last block, or the last one before it that has more tokens than groups can be chosen."""
-    grids = token_grids(subject.network, subject.protocol.size)
+    first = subject.first(1)
+    grids = [block.grid for block in block_tokens(subject.network, subject.normalised(first.pixels))]
     last = max(len(grids) - 2, 0)
     return next((i for i in range(last, -1, -1) if grids[i][0] * grids[i][1] > clusters.MOST_CLUSTERS), last)
 
@@ -259,11 +260,11 @@ STUDIES: Mapping[str, Study] = {
     "occlusion": Study("answers", _occlusion),
     "head-diversity": Study("attention", _head_diversity),
     "overfocus": Study("attention", _overfocus),
-    "eigenvalues": Study("tokens", _eigenvalues),
+    "eigenvalues": Study("blocks", _eigenvalues),
     "noise-decay": Study("blocks", _noise_decay),
-    "clusters": Study("tokens", _clusters),
+    "clusters": Study("blocks", _clusters),
     "token-labels": Study("token head", _token_labels),
-    "patch-corruption": Study("tokens", _patch_corruption),
+    "patch-corruption": Study("blocks", _patch_corruption),
     "bottleneck": Study("nothing", lambda subject: bottleneck_finding(subject.options.seed)),
 }
 """Name -> analysis."""

@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from robustvit.attacks.pixel_network import PixelNetwork, channels, check_pixels
+from robustvit.block_outputs import block_tokens
 from robustvit.corruptions.randomness import keyed_seed
 from robustvit.methods.patch_corruption import Noise, PatchScorer, cover_patches, draw_noise, keep_mask, random_scores
-from robustvit.methods.probing import evaluation_mode, token_stride
-from robustvit.recording import record
+from robustvit.methods.probing import token_stride
 from robustvit.training.checkpoint import method_state
 from robustvit.weights import CheckpointError
 
@@ -172,10 +172,8 @@ def _ranking_loss(
 
 
 def _features(model: PixelNetwork, x: Tensor) -> list[Tensor]:
-    """Image tokens after every block."""
-    with evaluation_mode(model), record(model.network, attention=False) as tape:
-        model.network(x)
-    return [features[:, tape.prefix_tokens :].float() for features in tape.features]
+    """Image tokens after every block; of a CNN, the positions of its maps."""
+    return [block.tokens.float() for block in block_tokens(model.network, x)]
 
 
 def _new_scorer(model: PixelNetwork, images: Tensor, settings: PatchSettings, seed: int) -> PatchScorer:

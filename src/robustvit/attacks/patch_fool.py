@@ -83,7 +83,8 @@ class PatchFoolSettings:
             raise ValueError(f"pixels={self.pixels} is not possible; give at least 1, or None for all of the patches")
         if (self.constraint == "none") != (self.limit == 0) or self.limit < 0:
             raise ValueError(
-                f"constraint={self.constraint!r} with limit={self.limit:g} is not possible; give both, or neither"
+                f"constraint={self.constraint!r} with limit={self.limit:g} is not possible; give both (--constraint and "
+                "--radius on the command line), or neither"
             )
 
     @property

@@ -73,7 +73,7 @@ def _answers(model: nn.Module, task: Task, images: Tensor, condition: str, targe
 
 
 def _change(change: Tensor) -> tuple[str, float]:
-    """(data URI, scale) of a perturbation [3, H, W], around grey."""
+    """(data URI, scale) of a perturbation [3, H, W], around grey; scale 0 where nothing changed."""
     largest = change.abs().max().item()
-    scale = max((scale for scale in SCALES if scale * largest <= 0.5), default=0.5)
+    scale = max((scale for scale in SCALES if scale * largest <= 0.5), default=0.5) if largest else 0
     return data_uri(((0.5 + scale * change) * 255).round().clamp(0, 255).byte()), float(scale)

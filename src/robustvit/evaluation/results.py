@@ -103,7 +103,7 @@ class AttackedPicture:
     Attributes:
         attack: its name.
         change: the perturbation as a data URI: grey where nothing changed, `scale` times as strong as it is.
-        scale: see there.
+        scale: see there; 0 where nothing changed.
         shown: the attacked picture with the answer.
     """
 

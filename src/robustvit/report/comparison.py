@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from robustvit.evaluation.results import ModelResults, Results, Value
+from robustvit.report.attacks import ATTACK_LABELS, attack_key
 from robustvit.report.charts import PLAIN, Bar, Series, bars, curves, gauge
 from robustvit.report.figures import (
     Heat,
@@ -72,7 +73,7 @@ class Ranking:
 
 @dataclass(frozen=True)
 class Overview:
-    """Clean and corrupted accuracy of one network."""
+    """Clean, corrupted and attacked accuracy of one network."""
 
     place: int
     name: str
@@ -146,13 +147,14 @@ def is_best(number: float | None, best: float | None) -> bool:
 
 
 def overview(models: Sequence[ModelResults]) -> tuple[Overview, ...]:
-    """Bars of clean and corrupted accuracy for each network, best first."""
+    """Bars of clean, corrupted and attacked accuracy for each network, best first."""
     mean_name = next((name for name in MEANS if any(name in model.summary for model in models)), None)
     shown = []
     for place, model in in_order(models):
         values = [("clean", model.summary.get("clean_accuracy"), PLAIN)]
         if mean_name:
             values.append(("corrupted", model.summary.get(mean_name), place))
+        values += [(label, model.summary.get(attack_key(name)), place) for name, label in ATTACK_LABELS.items()]
         rows = [Bar(label, v.value, v.low, v.high, series=series) for label, v, series in values if v is not None]
         told = ", ".join(f"{row.label} {percent(row.value)}" for row in rows)
         if rows:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from robustvit.corruptions.registry import CORRUPTIONS
+from robustvit.evaluation.attacking import ATTACK_SUITE
 from robustvit.evaluation.results import CellResult, Measurement, ModelResults, Value
 from robustvit.report.numbers import mean
 
@@ -107,8 +108,9 @@ def sequence_cells(model: ModelResults) -> tuple[CellResult, ...]:
 
 
 def other_cells(model: ModelResults) -> tuple[CellResult, ...]:
-    """What is neither in a grid nor a sequence: clean pictures, natural shifts, patches."""
-    return tuple(cell for cell in model.cells if cell.flip_probability is None and not _is_corruption(cell))
+    """What is neither in a grid nor a sequence nor an attack: clean pictures, natural shifts, patches."""
+    rest = (cell for cell in model.cells if cell.suite != ATTACK_SUITE)
+    return tuple(cell for cell in rest if cell.flip_probability is None and not _is_corruption(cell))
 
 
 def _is_corruption(cell: CellResult) -> bool:

@@ -14,10 +14,20 @@ from robustvit.report.numbers import change, change_interval, interval, is_clear
 __all__ = ["RANKED_BY", "Headline", "headline", "rank", "ranking_measure"]
 
 MEANS = ("mean_accuracy_15", "mean_accuracy_19", "mean_accuracy")
+ATTACKED = {
+    "autoattack_accuracy": "AutoAttack",
+    "pgd_accuracy": "PGD",
+    "fgsm_accuracy": "FGSM",
+    "patch_fool_accuracy": "Patch-Fool",
+    "patches_adversarial_accuracy": "patches that a network chose to cover",
+    "patches_random_accuracy": "random patches of noise",
+}
+"""Accuracies under attacks -> what they are under."""
 # Networks are ranked by the first of these that was measured.
 RANKED_BY = (
     *MEANS,
     "retention",
+    *ATTACKED,
     "clean_accuracy",
     "imagenet_a_accuracy",
     "imagenet_r_accuracy",
@@ -92,6 +102,10 @@ def _of_one(model: ModelResults, measure: str, about: str) -> Headline:
     if measure in MEANS and kept is not None:
         lines = [f"{_clean_and_spoiled(model, value)}: {_with_interval(kept)} of its accuracy is left.", *_brackets(kept)]
         return Headline(short_name(model), f"keeps {percent(kept.value, 0)} of its accuracy under {about}", tuple(lines))
+    if measure in ATTACKED:
+        return Headline(
+            short_name(model), _claim(measure, value, about), (_clean_and_attacked(model, measure), *_brackets(value))
+        )
     return Headline(short_name(model), _claim(measure, value, about), _interval_line(value))
 
 
@@ -112,6 +126,8 @@ def _of_several(results: Results, order: Sequence[ModelResults], measure: str, a
 def _claim(measure: str, value: Value, about: str) -> str:
     if measure in MEANS:
         return f"gets {percent(value.value)} right under {about}"
+    if measure in ATTACKED:
+        return f"gets {percent(value.value)} right under {ATTACKED[measure]}"
     if measure == "retention":
         return f"keeps {percent(value.value, 0)} of its accuracy under {about}"
     return SENTENCES[measure].format(percent(value.value))
@@ -149,6 +165,12 @@ def _clean_and_spoiled(model: ModelResults, spoiled: Value) -> str:
     if clean is None:
         return f"It gets {_with_interval(spoiled)} of the corrupted pictures right"
     return f"It gets {_with_interval(clean)} of the clean pictures right and {_with_interval(spoiled)} of the corrupted ones"
+
+
+def _clean_and_attacked(model: ModelResults, measure: str) -> str:
+    clean, attacked = _finite(model, "clean_accuracy"), model.summary[measure]
+    before = f"It gets {_with_interval(clean)} of the pictures right as they are, and " if clean else "It gets "
+    return f"{before}{_with_interval(attacked)} of them under {ATTACKED[measure]}."
 
 
 def _with_interval(value: Value) -> str:

@@ -14,6 +14,7 @@ from markupsafe import Markup
 from robustvit.evaluation.results import CellResult, ModelResults, Results
 from robustvit.files import write_whole
 from robustvit.report import charts, comparison, differences, figures, numbers
+from robustvit.report.attacks import AttackSection, attack_section
 from robustvit.report.grids import Grid, grids_of, other_cells, sequence_cells
 from robustvit.report.headline import headline
 
@@ -65,6 +66,7 @@ class ModelSection:
     cards: tuple[comparison.Card, ...]
     grids: tuple[GridFigures, ...]
     sequences: Markup | None
+    attacks: AttackSection | None
     facts: dict[str, Any]
     runs: tuple[tuple[str, dict[str, Any]], ...]
 
@@ -112,7 +114,10 @@ def page_environment() -> Environment:
 def _contents(results: Results) -> dict[str, Any]:
     top = figures.heat_top(results)
     several = len(results.models) > 1
+    attacked = list(dict.fromkeys(name for model in results.models for m in model.measurements for name in m.attacks))
     return {
+        "attacked": attacked,
+        "attacked_only": bool(attacked) and not any(grids_of(model) for model in results.models),
         "results": results,
         "headline": headline(results),
         "several": several,
@@ -151,7 +156,8 @@ def _section(place: int, model: ModelResults, top: float) -> ModelSection:
     facts = {"parameters": numbers.count(model.parameters), "took": numbers.duration(model.seconds)}
     runs = tuple((", ".join(m.suites), {**m.data, **m.protocol, **m.corruption}) for m in model.measurements)
     prepared = runs or (("", model.protocol),)
-    return ModelSection(place, model, comparison.cards(model), shown, figures.sequence_bars(model), facts, prepared)
+    rest = (figures.sequence_bars(model), attack_section(model, place))
+    return ModelSection(place, model, comparison.cards(model), shown, *rest, facts, prepared)
 
 
 def _skipped(results: Results) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
@@ -177,6 +183,8 @@ def _definitions(results: Results) -> list[tuple[str, str]]:
     ]
     if any(m.group_accuracies for model in results.models for m in model.measurements):
         known.append(("Mean of a group", results.definitions.get("group_accuracies", "")))
+    if any(m.attacks for model in results.models for m in model.measurements):
+        known.append(("Mean perturbation", results.definitions.get("mean_perturbation", "")))
     if results.differences:
         known.append(("Difference", results.definitions.get("differences", "")))
     if _has_intervals(results, cells):

@@ -1,0 +1,130 @@
+"""What the page shows of attacks: accuracies beside the clean one, how far each attack went, its settings, and pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from robustvit.evaluation.attacking import ATTACK_SUITE
+from robustvit.evaluation.results import AttackedPicture, AttackExample, CellResult, ModelResults
+from robustvit.report.charts import PLAIN, Bar, bars
+from robustvit.report.numbers import MISSING, change, interval, percent
+
+__all__ = ["ATTACK_LABELS", "AttackRow", "AttackSection", "attack_key", "attack_section", "mean_changes"]
+
+ATTACK_LABELS = {
+    "fgsm": "FGSM",
+    "pgd": "PGD",
+    "patch-fool": "Patch-Fool",
+    "patches-random": "Random patches",
+    "patches-adversarial": "Chosen patches",
+    "autoattack": "AutoAttack",
+}
+FRACTIONS = ("eps", "step", "limit")
+"""Settings in pixel units, which are read more easily in steps of grey."""
+
+
+@dataclass(frozen=True)
+class AttackRow:
+    """One attack on one network.
+
+    Attributes:
+        label: what the page calls it.
+        accuracy, interval: under the attack.
+        lost: against the clean accuracy, in points.
+        largest, norm, share: the mean perturbation.
+        settings: as a reader would write them.
+        strips: (picture of the set, what the attack made of it).
+    """
+
+    label: str
+    accuracy: str
+    interval: str
+    lost: str
+    largest: str
+    norm: str
+    share: str
+    settings: dict[str, Any]
+    strips: tuple[tuple[AttackExample, AttackedPicture], ...]
+
+
+@dataclass(frozen=True)
+class AttackSection:
+    """The attacks on one network: a chart of the accuracies, and a row each."""
+
+    chart: Markup
+    rows: tuple[AttackRow, ...]
+
+
+def attack_key(name: str) -> str:
+    """The name of its accuracy in a summary."""
+    return f"{name.replace('-', '_')}_accuracy"
+
+
+def attack_section(model: ModelResults, place: int) -> AttackSection | None:
+    """What there is to show of a network; None without attacks.
+
+    Args:
+        model: the network.
+        place: number of its colour.
+    """
+    settings = {name: about for measurement in model.measurements for name, about in measurement.attacks.items()}
+    names = [name for name in settings if attack_key(name) in model.summary]
+    if not names:
+        return None
+    clean = model.summary.get("clean_accuracy")
+    rows = [] if clean is None else [Bar("Clean", clean.value, clean.low, clean.high, series=PLAIN)]
+    for name in names:
+        value = model.summary[attack_key(name)]
+        reference = clean.value if clean else None
+        rows.append(Bar(_label(name), value.value, value.low, value.high, reference, place))
+    told = ", ".join(f"{row.label} {percent(row.value)}" for row in rows)
+    return AttackSection(
+        bars(rows, f"Accuracy under attacks: {told}", top=1.0), tuple(_row(model, n, settings[n]) for n in names)
+    )
+
+
+def _row(model: ModelResults, name: str, settings: dict[str, Any]) -> AttackRow:
+    key = attack_key(name)
+    value, clean, changes = model.summary[key], model.summary.get("clean_accuracy"), mean_changes(model, name)
+    sizes = (MISSING,) * 3 if changes is None else (grey(changes[0]), f"{changes[1]:.2f}", percent(changes[2]))
+    strips = [(e, a) for e in model.attack_examples for a in e.attacked if a.attack == name]
+    lost = MISSING if clean is None else change(key, value.value - clean.value)
+    told = {k: _told(k, v) for k, v in settings.items() if v is not None and not _is_idle(k, settings)}
+    return AttackRow(_label(name), percent(value.value), interval(value), lost, *sizes, told, tuple(strips))
+
+
+def _is_idle(option: str, settings: dict[str, Any]) -> bool:
+    """Settings that have no effect beside the others."""
+    if option == "limit":
+        return settings.get("constraint") == "none"
+    return option == "pixel_choice" and settings.get("pixels") is None
+
+
+def _told(option: str, value: Any) -> Any:
+    return grey(value) if option in FRACTIONS and isinstance(value, float) and value <= 1 else value
+
+
+def grey(value: float) -> str:
+    """In steps of grey: 0.00392 -> "1/255"."""
+    return f"{255 * value:.3g}/255"
+
+
+def _label(name: str) -> str:
+    return ATTACK_LABELS.get(name, name)
+
+
+def mean_changes(model: ModelResults, attack: str) -> tuple[float, float, float] | None:
+    """(largest change, L2 norm, share of changed pixels), averaged over pictures and rows; None where it was not made."""
+    cells = _cells(model, attack)
+    if not cells:
+        return None
+    sizes = [(cell.largest_change or 0.0, cell.change_norm or 0.0, cell.changed_pixels or 0.0) for cell in cells]
+    largest, norm, share = (sum(column) / len(sizes) for column in zip(*sizes, strict=True))
+    return largest, norm, share
+
+
+def _cells(model: ModelResults, attack: str) -> list[CellResult]:
+    return [c for c in model.cells if c.suite == ATTACK_SUITE and c.condition.partition(" (")[0] == attack]

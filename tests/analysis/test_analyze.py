@@ -16,6 +16,7 @@ import robustvit as rv
 from robustvit.analysis import studies
 from robustvit.analysis.analyze import SHARED, analyze
 from robustvit.analysis.options import AnalysisOptions
+from robustvit.analysis.subject import pictures_at
 from robustvit.data.scenes import Hints, Scenes
 
 QUICK = AnalysisOptions(masks=3, fit_steps=2, shown=2, batch_size=4)
@@ -113,6 +114,19 @@ def test_a_picture_that_cannot_be_read_is_named_and_the_others_are_used(loose: P
         file.write_bytes(b"")
     with pytest.raises(ValueError, match=r"no picture of .* could be read"):
         analyze(models, loose, ["clusters"], QUICK)
+
+
+def test_the_pictures_of_class_folders_are_mixed_and_those_of_a_folder_keep_their_order(tmp_path: Path) -> None:
+    for label in "abc":
+        (tmp_path / "set" / label).mkdir(parents=True)
+        for i in range(4):
+            Image.new("RGB", (8, 8), (20 * i, 9, 9)).save(tmp_path / "set" / label / f"{label}{i}.png")
+    mixed = [picture.id for picture in pictures_at(tmp_path / "set", (32, 32), limit=6)]
+    assert len({Path(name).parent.name for name in mixed}) == 3
+    assert mixed == [picture.id for picture in pictures_at(tmp_path / "set", (32, 32), limit=6)]
+    assert mixed != [picture.id for picture in pictures_at(tmp_path / "set", (32, 32), limit=6, seed=1)]
+    plain = [picture.id for picture in pictures_at(tmp_path / "set" / "a", (32, 32))]
+    assert plain == ["a0.png", "a1.png", "a2.png", "a3.png"]
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from robustvit.analysis.options import AnalysisOptions
 from robustvit.attacks.pixel_network import PixelNetwork
-from robustvit.data.layouts import LayoutError, open_pictures
+from robustvit.data.layouts import SCENES, LayoutError, open_pictures
 from robustvit.data.loose_pictures import NO_LABEL, loose_pictures
 from robustvit.data.pictures import Picture, PictureSet, SomePictures, UnreadablePictureError
 from robustvit.data.protocols import Protocol, normalisation_of, protocol_of
@@ -160,20 +161,47 @@ class Subject:
             return self.pixel_network(self.unit(pixels)).argmax(1)
 
 
-def pictures_at(images: Any, size: tuple[int, int], limit: int | None = None) -> PictureSet:
+class MixedPictures:
+    """The pictures of a set in an order drawn by the seed, so that the first ones are of many classes.
+
+    Args:
+        pictures: a set with `at`.
+        seed: of the order.
+    """
+
+    def __init__(self, pictures: Any, seed: int) -> None:
+        self.pictures, self.name, self.classes = pictures, pictures.name, pictures.classes
+        self.order = np.random.default_rng(seed).permutation(len(pictures)).tolist()
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def __iter__(self) -> Iterator[Picture]:
+        yield from map(self.at, range(len(self)))
+
+    def at(self, i: int) -> Picture:
+        return self.pictures.at(self.order[i])
+
+
+def pictures_at(images: Any, size: tuple[int, int], limit: int | None = None, seed: int = 0) -> PictureSet:
     """The pictures of a file, of a folder, or of whatever `open_pictures` takes; the first `limit` of them.
+
+    Files without labels and generated pictures keep their order; those of class folders and archives are mixed.
 
     Args:
         images: a picture, a folder of pictures, or what `open_pictures` takes; a set of pictures is taken as it is.
         size: (H, W) of the pictures of the embedded data set.
         limit: how many.
+        seed: of the mixing.
     """
-    found: PictureSet | None = None
+    found: PictureSet | None = images
     if isinstance(images, str | Path):
         found = loose_pictures(Path(images))
-        found = found if found is not None else open_pictures(images, scene_size=size)
-    else:
-        found = images
+        if found is None:
+            found = open_pictures(images, scene_size=size)
+            is_mixed = str(images).partition(":")[0] in SCENES or not hasattr(found, "at")
+            found = found if is_mixed else MixedPictures(found, seed)
+    assert found is not None
     if len(found) == 0:
         raise LayoutError(f"{found.name} has no pictures")
     return found if limit is None or limit >= len(found) else SomePictures(found, range(limit))
@@ -204,7 +232,7 @@ def make_subject(
         ValueError: there are no pictures, or a class map does not fit.
     """
     protocol = protocol_of("model", network, size)
-    pictures = pictures_at(images, protocol.size, limit)
+    pictures = pictures_at(images, protocol.size, limit, options.seed)
     if class_map is None and _first_label(pictures) == NO_LABEL:
         return Subject(name, network, pictures, protocol, None, options)
     outputs = getattr(network, "num_classes", None)

@@ -64,7 +64,7 @@ def analyze(
             patch-corruption, bottleneck, or all.
         output: folder for analysis.html, analysis.json, arrays.npz and figures/.
         resume: go on with an interrupted run in the output folder.
-        limit: look only at the first so many pictures.
+        limit: look only at so many pictures, of class folders drawn by the seed.
         corruption: what clean pictures are compared with: any corruption, or patches.
         severity: of the corruption, 1 to 5.
         shown: pictures in the figures that show several.

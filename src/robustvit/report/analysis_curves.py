@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from robustvit.analysis.finding import Finding
-from robustvit.report.analysis_drawing import COLOURS, Plate, lines, new_figure, plain_axes, short
+from robustvit.report.analysis_drawing import COLOURS, Plate, from_zero, lines, new_figure, plain_axes, short
 
 __all__ = [
     "bottleneck_plates",
@@ -80,7 +80,7 @@ def overfocus_plates(found: Findings) -> list[Plate]:
     figure = new_figure(12, 3.4)
     for axis, (key, title) in zip(figure.subplots(1, 3), titles.items(), strict=True):
         lines(axis, {name: one.numbers[key] for name, one in found.items()}, title)
-        axis.set_ylim(bottom=0)
+        from_zero(axis)
     _legend(figure, found)
     reading = (
         "Overfocusing is when a few tokens get the attention of all others. Left, what the five most attended tokens get of "
@@ -94,7 +94,7 @@ def eigenvalue_plates(found: Findings) -> list[Plate]:
     figure = new_figure(10, 3.4)
     for axis, key in zip(figure.subplots(1, 2), ("significant", "zero"), strict=True):
         lines(axis, {name: one.numbers[key] for name, one in found.items()}, f"{key} eigenvalues", "mean over pictures")
-        axis.set_ylim(bottom=0)
+        from_zero(axis)
     _legend(figure, found)
     epsilon = next(iter(found.values())).numbers["epsilon"]
     reading = (
@@ -109,7 +109,7 @@ def noise_decay_plates(found: Findings) -> list[Plate]:
     axis = figure.subplots()
     first = next(iter(found.values())).numbers
     lines(axis, {name: one.numbers["blocks"] for name, one in found.items()}, "noise after each block", "relative strength")
-    axis.set_ylim(bottom=0)
+    from_zero(axis)
     _legend(figure, found)
     if first["kind"] == "perturbation":
         reading = (

@@ -10,7 +10,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-__all__ = ["COLOURS", "Plate", "bare", "encode", "lines", "new_figure", "panels", "plain_axes", "short", "show_map"]
+__all__ = [
+    "COLOURS",
+    "Plate",
+    "bare",
+    "encode",
+    "from_zero",
+    "lines",
+    "new_figure",
+    "panels",
+    "plain_axes",
+    "short",
+    "show_map",
+]
 
 COLOURS = ("#0072b2", "#c2570c", "#00876c", "#a4508b", "#8a6d00", "#3a86c8", "#6b4fa3")
 PANEL = 1.75  # inches
@@ -95,6 +107,12 @@ def lines(axis: Any, values: dict[str, Sequence[float | None]], title: str, y: s
         axis.plot(blocks, numbers, color=COLOURS[place % len(COLOURS)], marker="o", markersize=3.5, label=short(name))
     plain_axes(axis, title, "block", y)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def from_zero(axis: Any) -> None:
+    """Lets the vertical axis begin at 0, with a margin above."""
+    high = max((float(np.nanmax(line.get_ydata())) for line in axis.lines), default=1.0)
+    axis.set_ylim(0, 1.06 * high if high > 0 else 1)
 
 
 def short(name: str) -> str:

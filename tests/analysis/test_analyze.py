@@ -15,8 +15,11 @@ from PIL import Image
 import robustvit as rv
 from robustvit.analysis import studies
 from robustvit.analysis.analyze import SHARED, analyze
+from robustvit.analysis.eigenvalues import EPSILON
 from robustvit.analysis.options import AnalysisOptions
 from robustvit.analysis.subject import pictures_at
+from robustvit.analysis.token_labels import SURE
+from robustvit.attacks.patches import A_TENTH
 from robustvit.data.scenes import Hints, Scenes
 
 QUICK = AnalysisOptions(masks=3, fit_steps=2, shown=2, batch_size=4)
@@ -145,6 +148,11 @@ def test_the_pictures_of_class_folders_are_mixed_and_those_of_a_folder_keep_thei
 def test_impossible_settings_are_refused(options: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         analyze({"vit": network("vit_nano")}, "scenes-easy:3", ["attention", "clusters"], AnalysisOptions(**options))
+
+
+def test_the_options_have_the_defaults_of_the_functions() -> None:
+    options = AnalysisOptions()
+    assert (options.epsilon, options.sure, options.rho) == (EPSILON, SURE, A_TENTH.rho)
 
 
 def test_unknown_analyses_and_missing_networks_are_refused() -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
+from robustvit.analysis.options import NoiseKind
 from robustvit.block_outputs import blocks_of, outputs_of
 from robustvit.corruptions.randomness import KeyedDraws
 
-__all__ = ["DEFINITIONS", "NoiseKind", "noise_decay"]
+__all__ = ["DEFINITIONS", "noise_decay"]
 
-NoiseKind = Literal["perturbation", "input"]
 DEFINITIONS = {
     "perturbation": "||f_l(x + n) - f_l(x)|| / ||f_l(x)|| after block l, n ~ N(0, sigma^2) in normalised units, the mean",
     "input": "||f_l(n)|| / ||f_1(n)|| after block l of a network that is fed n ~ N(0, 1), mean over pictures",

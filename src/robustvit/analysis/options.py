@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import get_args
+from typing import Literal, get_args
 
-from robustvit.analysis.eigenvalues import EPSILON
-from robustvit.analysis.noise_decay import NoiseKind
-from robustvit.analysis.token_labels import SURE
-from robustvit.corruptions.registry import CORRUPTIONS
-from robustvit.models.names import nearest
+__all__ = ["AnalysisOptions", "NoiseKind"]
 
-__all__ = ["AnalysisOptions"]
+NoiseKind = Literal["perturbation", "input"]
+"""Added to the pictures, or seen instead of them."""
 
 
 @dataclass(frozen=True)
@@ -45,18 +42,21 @@ class AnalysisOptions:
     layers: tuple[int, ...] | None = None
     query: tuple[float, float] = (0.5, 0.5)
     clusters: int | None = None
-    epsilon: float = EPSILON
+    epsilon: float = 0.01
     noise: NoiseKind = "perturbation"
     sigma: float = 1.0
     masks: int = 100
     rho: float = 0.1
-    sure: float = SURE
+    sure: float = 0.5
     corruption_model: str | None = None
     fit_steps: int = 200
     batch_size: int = 32
     seed: int = 0
 
     def __post_init__(self) -> None:
+        from robustvit.corruptions.registry import CORRUPTIONS  # not before arguments are understood: it needs torch
+        from robustvit.models.names import nearest
+
         if self.corruption not in (*CORRUPTIONS, "patches"):
             hint = nearest(self.corruption, [*CORRUPTIONS, "patches"])
             raise ValueError(

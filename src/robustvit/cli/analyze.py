@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from robustvit.analysis.options import AnalysisOptions
 from robustvit.cli.console import note, print_json, progress_bar, tables
 from robustvit.cli.networks import load_networks
 
@@ -30,25 +31,9 @@ def analyze(
     output: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("runs/analysis"),
     resume: bool = False,
     limit: Annotated[int | None, tyro.conf.arg(metavar="N")] = None,
-    corruption: str = "gaussian_noise",
-    severity: int = 3,
-    shown: int = 4,
-    picture: int = 0,
-    layers: tuple[int, ...] = (),
-    query: tuple[float, float] = (0.5, 0.5),
-    clusters: int | None = None,
-    epsilon: float = 0.01,
-    noise: Literal["perturbation", "input"] = "perturbation",
-    sigma: float = 1.0,
-    masks: int = 100,
-    rho: float = 0.1,
-    sure: float = 0.5,
-    corruption_model: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None,
-    fit_steps: int = 200,
-    seed: int = 0,
+    options: Annotated[AnalysisOptions, tyro.conf.arg(name="")],
     img_size: Annotated[tuple[int, int] | None, tyro.conf.arg(metavar="H W")] = None,
     class_map: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None,
-    batch_size: Annotated[int, tyro.conf.arg(metavar="B")] = 32,
     device: str = "cpu",
     untrained: bool = False,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
@@ -65,51 +50,12 @@ def analyze(
         output: folder for analysis.html, analysis.json, arrays.npz and figures/.
         resume: go on with an interrupted run in the output folder.
         limit: look only at so many pictures, of class folders drawn by the seed.
-        corruption: what clean pictures are compared with: any corruption, or patches.
-        severity: of the corruption, 1 to 5.
-        shown: pictures in the figures that show several.
-        picture: position of the picture whose attention is shown.
-        layers: blocks for attention and clusters, from 0, or from the end as -1; by default some of all, and the second-last.
-        query: row and column of the pixel whose attention is shown, as shares of the picture.
-        clusters: number of groups of tokens; by default at the largest eigengap.
-        epsilon: eigenvalues above this share of the largest are significant.
-        noise: perturbation (added to the pictures) or input (instead of them), for noise-decay.
-        sigma: standard deviation of that noise, in normalised units.
-        masks: random masks of each picture, for occlusion.
-        rho: share of the patches that are covered, for occlusion and patch-corruption.
-        sure: confidence from which a token counts as sure, for token-labels.
-        corruption_model: run of an AFAT training whose network chooses the patches; by default one is fitted to each network.
-        fit_steps: of that fitting.
-        seed: of everything random.
         img_size: height and width of the input; by default the network's. FAN's clusters are shown at 448 448.
         class_map: JSON file from class names to outputs, where they are not in the same order.
-        batch_size: pictures at once.
         device: cpu, cuda, cuda:1, mps, ...
         untrained: allow networks without weights (to try things out).
         as_json: print JSON.
     """
-    from robustvit.analysis.options import AnalysisOptions
-
-    model = str(corruption_model) if corruption_model is not None else None
-    options = AnalysisOptions(
-        corruption=corruption,
-        severity=severity,
-        shown=shown,
-        picture=picture,
-        layers=layers or None,
-        query=query,
-        clusters=clusters,
-        epsilon=epsilon,
-        noise=noise,
-        sigma=sigma,
-        masks=masks,
-        rho=rho,
-        sure=sure,
-        corruption_model=model,
-        fit_steps=fit_steps,
-        batch_size=batch_size,
-        seed=seed,
-    )
     networks = load_networks(models or SHIPPED, untrained, {"img_size": img_size} if img_size else {}, device)
     from robustvit.analysis.analyze import analyze as run_analysis
     from robustvit.evaluation.classes import read_class_map

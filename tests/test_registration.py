@@ -48,3 +48,9 @@ def test_importing_the_package_imports_neither_torch_nor_timm() -> None:
 
 def test_names_are_there_in_any_order_of_use() -> None:
     assert run("import robustvit as rv; rv.Tape; rv.fuse; print(callable(rv.record), callable(rv.fuse))") == "True True"
+
+
+def test_every_public_name_is_there_at_once() -> None:
+    assert run("import robustvit as rv; print(all(getattr(rv, name) is not None for name in rv.__all__))") == "True"
+    assert run("import robustvit as rv; print(rv.methods.attention_diversification.__name__)") == "attention_diversification"
+    assert run("import robustvit as rv; print(hasattr(rv, 'no_such_name'))") == "False"

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from robustvit._timm import register_with_timm
 
 if TYPE_CHECKING:
+    from robustvit import attacks, methods
+    from robustvit.analysis.analyze import analyze
     from robustvit.corruptions.registry import CORRUPTIONS, corrupt, corruption_names
     from robustvit.evaluation.evaluate import evaluate
     from robustvit.evaluation.results import Results
@@ -35,6 +37,7 @@ _HOME = {
     "Results": "evaluation.results",
     "Tape": "recording",
     "TrainConfig": "training.config",
+    "analyze": "analysis.analyze",
     "corrupt": "corruptions.registry",
     "corruption_names": "corruptions.registry",
     "create_model": "models.registry",
@@ -57,6 +60,8 @@ __all__ = [
     "Results",
     "Tape",
     "TrainConfig",
+    "analyze",
+    "attacks",
     "corrupt",
     "corruption_names",
     "create_model",
@@ -66,13 +71,17 @@ __all__ = [
     "fuse_token_logits",
     "list_models",
     "load_config",
+    "methods",
     "read_weights",
     "record",
     "train",
 ]
+_PACKAGES = ("attacks", "methods")
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return importlib.import_module(f"robustvit.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'robustvit' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"robustvit.{_HOME[name]}"), name)

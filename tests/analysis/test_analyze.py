@@ -191,6 +191,17 @@ def test_an_interrupted_run_goes_on_and_gives_the_same(tmp_path: Path, monkeypat
     assert not (tmp_path / "out" / "unfinished").exists()
 
 
+def test_a_batch_that_does_not_fit_memory_is_told_with_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = network("vit_nano")
+
+    def full(x: torch.Tensor) -> torch.Tensor:
+        raise torch.OutOfMemoryError("tried to allocate 9 TiB")
+
+    monkeypatch.setattr(model, "forward", full)
+    with pytest.raises(RuntimeError, match="4 pictures of 32x32 pixels at once do not fit memory; --batch-size"):
+        analyze({"vit": model}, "scenes-easy:4", ["stability"], QUICK)
+
+
 def test_a_bottleneck_needs_no_network_and_ends_where_it_stays() -> None:
     finding = analyze({"vit": network("vit_nano")}, "scenes-easy:1", ["bottleneck"]).findings["bottleneck"][SHARED]
     assert finding.numbers["last_move"] < 0.05

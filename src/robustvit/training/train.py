@@ -77,7 +77,7 @@ class TrainingResult:
 
 def train(
     config: TrainConfig | None,
-    output: str | Path,
+    output: str | Path = "runs/train",
     *,
     resume: bool = False,
     report: Callable[[Progress], None] | None = None,

@@ -13,12 +13,12 @@ from torch import Tensor
 from robustvit.attacks.attack import FIT_BATCH, Attack, Batches, SampleIds
 from robustvit.attacks.auto_attack import AutoAttackSettings, auto_attack, check_auto_attack
 from robustvit.attacks.gradient_sign import PGD_PRESETS, PgdSettings, fgsm, pgd
-from robustvit.attacks.patch_fool import PatchFoolSettings, choose_patches, patch_fool
+from robustvit.attacks.patch_fool import PatchFoolSettings, patch_fool
 from robustvit.attacks.patches import PatchSettings, cover_adversarial, cover_random, fit_scorer, load_scorer
 from robustvit.attacks.pixel_network import PixelNetwork, check_pixels
 from robustvit.methods.patch_corruption import PatchScorer
 from robustvit.methods.probing import token_grids
-from robustvit.recording import NothingRecordedError
+from robustvit.recording import NothingRecordedError, attention_blocks
 
 __all__ = ["AdversarialPatches", "AutoAttack", "Fgsm", "PatchFool", "Pgd", "RandomPatches"]
 
@@ -83,12 +83,12 @@ class PatchFool(Attack):
 
     def check(self, model: PixelNetwork, size: tuple[int, int]) -> None:
         """The network has attention, patches and pixels enough: one iteration on a grey picture."""
-        grey = torch.full((1, 3, *size), 0.5, device=_device(model))
-        label = torch.zeros(1, dtype=torch.long, device=grey.device)
         try:
-            choose_patches(model, grey, label, self.settings)
+            attention_blocks(model.network)
         except NothingRecordedError as error:
             raise ValueError(f"patch-fool reads the attention of a network, and {error}") from error
+        grey = torch.full((1, 3, *size), 0.5, device=_device(model))
+        label = torch.zeros(1, dtype=torch.long, device=grey.device)
         patch_fool(model, grey, label, replace(self.settings, iterations=1))
 
     def __call__(

@@ -29,6 +29,10 @@ from robustvit.training.distributed import Workers
 from robustvit.training.run import Run
 
 
+CLASSES = 1000
+"""Of the networks of `stl`, whose cost grows with the labels of the tokens."""
+
+
 def run_of(*changes: str) -> Run:
     return Run(rv.load_config(None, ["loop.device=cpu", "data.val=", *changes]), Workers(), torch.device("cpu"))
 
@@ -80,6 +84,7 @@ def adl(repeats: int, batch: int) -> None:
 def afat(repeats: int, batch: int, network: str) -> None:
     ways = {
         "default": "methods.afat={}",
+        "one after the other": "methods.afat={joint_batch: false}",
         "joint batch, total": "methods.afat={joint_batch: true, corruption_objective: total}",
         "joint batch, align": "methods.afat={joint_batch: true}",
     }
@@ -93,9 +98,10 @@ def afat(repeats: int, batch: int, network: str) -> None:
 def stl(repeats: int, batch: int) -> None:
     network, head = "fan_hybrid_tiny", "model.token_head=true"
     student = f"methods.stl_student={{labeler: {network}, untrained: true, options: {{img_size: 224}}}}"
-    plain = at_224(network, batch, head, "methods.stl_labeler={}")
-    taught = at_224(network, batch, head, student)
-    labeler = rv.create_model(network, num_classes=10, token_head=True).eval()
+    classes = f"model.num_classes={CLASSES}"
+    plain = at_224(network, batch, head, classes, "methods.stl_labeler={}")
+    taught = at_224(network, batch, head, classes, student)
+    labeler = rv.create_model(network, num_classes=CLASSES, token_head=True).eval()
     images = torch.randn(batch, 3, 224, 224)
 
     def label() -> None:

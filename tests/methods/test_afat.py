@@ -422,3 +422,10 @@ def test_other_patch_sizes_and_long_pictures_work() -> None:
 def test_wrong_options_are_explained(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         AfatConfig(**options)
+
+
+@pytest.mark.parametrize(("family", "is_joint"), [("fan_vit", False), ("vit", True)])
+def test_pictures_go_in_one_batch_by_default_only_where_no_batch_norm_mixes_them(family: str, is_joint: bool) -> None:
+    context = context_of(small_network(family))
+    assert AfatConfig().build(context).is_joint is is_joint
+    assert AfatConfig(joint_batch=not is_joint).build(context).is_joint is not is_joint

@@ -56,6 +56,7 @@ class AfatConfig:
             part: with 16 devices, its strength is 16 times this number.
         joint_batch: False sends x^ through the network by itself: batch statistics are not shared, nothing of CE(x) can leak
             to C, and "align" takes one backward pass. True sends x^ and x in one batch with common statistics, as released.
+            None joins them where the network has no batch norm, so that it makes no difference but in speed.
         lr, momentum, weight_decay: of C's SGD (Nesterov, ascending). The rate is constant.
         clip_grad: largest norm of C's gradient.
         variant: of the alignment loss. The released program is variant="released" with
@@ -69,7 +70,7 @@ class AfatConfig:
     selection: Selection = "adversarial"
     corruption_objective: CorruptionObjective = "align"
     corruption_grad_scale: float = 327.68
-    joint_batch: bool = False
+    joint_batch: bool | None = None
     lr: float = 1e-4
     momentum: float = 0.9
     weight_decay: float = 0.05
@@ -113,6 +114,8 @@ class Afat(Method):
 
     def __init__(self, config: AfatConfig, context: MethodContext) -> None:
         self.config = config
+        has_batch_norm = any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in context.network.modules())
+        self.is_joint = not has_batch_norm if config.joint_batch is None else config.joint_batch
         self.patch_size = config.patch_size or token_stride(context.network, context.img_size)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(keyed_seed(context.seed, "afat") >> 1)
@@ -131,7 +134,7 @@ class Afat(Method):
             )
 
     def companion(self, step: Step) -> Tensor | None:
-        return self._corrupt(step) if self.config.joint_batch else None
+        return self._corrupt(step) if self.is_joint else None
 
     def _corrupt(self, step: Step) -> Tensor:
         """x^ of `step.images`; notes what C chose."""
@@ -147,7 +150,7 @@ class Afat(Method):
         return cover_patches(x, keep.to(x.dtype), noise, step.mean, step.std)
 
     def terms(self, step: Step) -> dict[str, Tensor]:
-        corrupted = step.companions[self.name] if self.config.joint_batch else step.forward(self._corrupt(step))
+        corrupted = step.companions[self.name] if self.is_joint else step.forward(self._corrupt(step))
         clean_tape, corrupted_tape = step.outputs.tape, corrupted.tape
         if clean_tape is None or corrupted_tape is None:
             raise ValueError("AFAT compares features and none were recorded; run the network as `needs` says")
@@ -164,7 +167,7 @@ class Afat(Method):
     def _separate_gradient(self, step: Step, align: Tensor, corrupted: Outputs, leaf: Tensor) -> Tensor | None:
         """The gradient of C's objective in the mask, where the backward pass of the whole loss has another one."""
         objective = self.config.corruption_objective
-        leaks = self.config.joint_batch and _uses_batch_statistics(step.network)
+        leaks = self.is_joint and _uses_batch_statistics(step.network)
         if objective == "total" or (objective == "align" and not leaks):
             return None
         aim = align if objective == "align" else soft_cross_entropy(corrupted.logits, step.targets)

@@ -28,7 +28,6 @@ from robustvit.training.batches import Batch
 from robustvit.training.distributed import Workers
 from robustvit.training.run import Run
 
-
 CLASSES = 1000
 """Of the networks of `stl`, whose cost grows with the labels of the tokens."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robustvit.sweeping.grid import Axis, cells_of, label_of, number_of, parse_seeds, parse_vary
@@ -23,11 +23,13 @@ def typed(values: list[Any]) -> str:
     return yaml.safe_dump(values, default_flow_style=True, width=float("inf")).strip()[1:-1]
 
 
+@settings(deadline=None)
 @given(LISTS)
 def test_any_list_of_yaml_values_is_read_back(values: list[Any]) -> None:
     assert parse_vary(f"a.b={typed(values)}") == Axis("a.b", tuple(values))
 
 
+@settings(deadline=None)
 @given(LISTS)
 def test_the_changes_of_a_cell_say_its_value(values: list[Any]) -> None:
     for cell, value in zip(cells_of([Axis("a.b", tuple(values))], [7]), values, strict=True):
@@ -37,6 +39,7 @@ def test_the_changes_of_a_cell_say_its_value(values: list[Any]) -> None:
         assert cell.changes[1] == "loop.seed=7"
 
 
+@settings(deadline=None)
 @given(LISTS, st.lists(st.integers(0, 10**6), min_size=1, max_size=3, unique=True))
 def test_every_cell_has_a_folder_of_its_own_that_any_file_system_takes(values: list[Any], seeds: list[int]) -> None:
     cells = cells_of([Axis("a.b", tuple(values)), Axis("c", ("x" * 200, "X" * 200))], seeds)

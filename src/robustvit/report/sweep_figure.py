@@ -55,12 +55,12 @@ class _Line:
     shift: float
 
 
-def save_sweep_figure(result: SweepResult, path: Path) -> None:
+def save_sweep_figure(result: SweepResult, *paths: Path) -> None:
     """Draws what a sweep has so far: means with their standard deviation, and every seed as a dot.
 
     Args:
         result: of a sweep; cells that failed or wait are counted above the figure.
-        path: a .png or .svg file.
+        paths: .png or .svg files of the same figure.
     """
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -80,8 +80,9 @@ def save_sweep_figure(result: SweepResult, path: Path) -> None:
         _add_legend(figure, lines, ", ".join(axis.name for axis in result.axes[1:]))
     if remark := _remark(result):
         figure.suptitle(remark, x=0.01, ha="left", fontsize=8, color=FAILED)
-    with write_whole(path) as file:
-        figure.savefig(file, dpi=150, format=path.suffix.lstrip("."))
+    for path in paths:
+        with write_whole(path) as file:
+            figure.savefig(file, dpi=150, format=path.suffix.lstrip("."))
 
 
 def _add_legend(figure: Any, lines: Sequence[_Line], title: str) -> None:

@@ -55,8 +55,7 @@ def save_sweep(result: SweepResult, folder: Path) -> None:
         _write_csv(result, file)
     with write_whole(folder / "sweep.md") as file:
         file.write_text("\n".join(_markdown(result)) + "\n")
-    for name in ("sweep.png", "sweep.svg"):
-        save_sweep_figure(result, folder / name)
+    save_sweep_figure(result, folder / "sweep.png", folder / "sweep.svg")
     with write_whole(folder / "sweep.json") as file:
         file.write_text(json.dumps(result.to_json(), indent=1, default=str) + "\n")
 

@@ -213,6 +213,9 @@ def test_a_network_without_attention_is_refused_by_patch_fool_and_attacked_by_fg
     assert results.models[0].cells[-1].largest_change == pytest.approx(1 / 255, rel=1e-3)
     with pytest.raises(ValueError, match="patch-fool reads the attention of a network, and ResNet has no attention"):
         rv.evaluate(convolutional, Scenes("test", 3), "clean", attacks=["patch-fool"], size=(32, 32))
+    fitted = build_attack("patches-adversarial", {"fit_steps": 2, "patch_size": 8})
+    covered = rv.evaluate(convolutional, Scenes("test", 3), "clean", attacks=[fitted], size=(32, 32))
+    assert covered.models[0].cells[-1].changed_pixels == pytest.approx(2 / 16)  # floor(0.1 * 15) + 1 of 16 patches
 
 
 class Rounds(nn.Module):

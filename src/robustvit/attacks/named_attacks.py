@@ -16,8 +16,8 @@ from robustvit.attacks.gradient_sign import PGD_PRESETS, PgdSettings, fgsm, pgd
 from robustvit.attacks.patch_fool import PatchFoolSettings, patch_fool
 from robustvit.attacks.patches import PatchSettings, cover_adversarial, cover_random, fit_scorer, load_scorer
 from robustvit.attacks.pixel_network import PixelNetwork, check_pixels
+from robustvit.block_outputs import blocks_of
 from robustvit.methods.patch_corruption import PatchScorer
-from robustvit.methods.probing import token_grids
 from robustvit.recording import NothingRecordedError, attention_blocks
 
 __all__ = ["AdversarialPatches", "AutoAttack", "Fgsm", "PatchFool", "Pgd", "RandomPatches"]
@@ -185,10 +185,10 @@ class AdversarialPatches(Attack):
                 )
             return
         try:
-            token_grids(model.network, size)
+            blocks_of(model.network)
         except NothingRecordedError as error:
             raise ValueError(
-                f"patches-adversarial fits its corruption network to the features of tokens, and {error}; give a trained one "
+                f"patches-adversarial fits its corruption network to the features of blocks, and {error}; give a trained one "
                 "(corruption_model)"
             ) from error
         _check_tiling(self.settings.side(model, size), size)

@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"robustvit {__version__}")
         return 0
     if name not in COMMANDS:
-        close = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.4)
+        close = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
         hint = f"; did you mean {close[0]}?" if close else ""
         print(f"error: there is no command {name!r}{hint} (the commands are {', '.join(COMMANDS)})", file=sys.stderr)
         return 2

@@ -32,8 +32,8 @@ class GradientOptions:
     """Of fgsm (preset, eps), pgd (all) and autoattack (eps). Lengths are in pixel units, 1 being white.
 
     Attributes:
-        preset: fgsm, pgd: rvt (eps 1/255, step 0.5/255, 5 steps, random start), rspc (8/255, 2/255, 5) or rvt-adversarial (4/255,
-            8/255/3, 3); rvt by default. The options below win over it.
+        preset: fgsm, pgd: rvt (eps 1/255, step 0.5/255, 5 steps, random start), rspc (8/255, 2/255, 5) or rvt-adversarial
+            (4/255, 8/255/3, 3); rvt by default. The options below win over it.
         eps: fgsm, pgd, autoattack: largest change of a value, or of the norm; 1/255 by default.
         step: pgd: of one iteration.
         steps: pgd: iterations.

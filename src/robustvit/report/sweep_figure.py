@@ -126,6 +126,7 @@ def _draw(axes: Any, line: _Line, name: str, scale: _Scale) -> None:
         if len(dots) > 1:
             heights = [factor * dot for dot in dots]
             axes.scatter([place] * len(dots), heights, s=11, color=line.colour, alpha=0.45, linewidths=0, transform=beside)
+            axes.update_datalim([(place, height) for height in heights])  # which the shift beside keeps from happening
         elif not dots and row.count("failed"):
             at_the_foot = dict(transform=axes.get_xaxis_transform(), clip_on=False)
             axes.plot([place], [0.0], marker="x", color=FAILED, linestyle="none", **at_the_foot)

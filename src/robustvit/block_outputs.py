@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from robustvit.methods.probing import evaluation_mode
-from robustvit.recording import NothingRecordedError, attention_blocks, record
+from robustvit.recording import NothingRecordedError, attention_blocks, has_attention, record
 
-__all__ = ["BlockTokens", "block_tokens", "blocks_of", "outputs_of", "residual_blocks"]
+__all__ = ["BlockTokens", "block_tokens", "blocks_of"]
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,13 @@ def block_tokens(model: nn.Module, images: Tensor) -> list[BlockTokens]:
     Raises:
         NothingRecordedError: the network has neither.
     """
-    if not residual_blocks(model) or _has_attention(model):
+    blocks = blocks_of(model)
+    if has_attention(model):
         with evaluation_mode(model), record(model, attention=False) as tape:
             model(images)
         image_tokens = (features[:, tape.prefix_tokens :] for features in tape.features)
         return [BlockTokens(tokens, grid) for tokens, grid in zip(image_tokens, tape.grids, strict=True)]
-    maps = outputs_of(model, residual_blocks(model), images)  # B C H W
+    maps = _outputs_of(model, blocks, images)  # B C H W
     return [BlockTokens(x.flatten(2).mT, (x.shape[2], x.shape[3])) for x in maps]
 
 
@@ -46,7 +47,7 @@ def blocks_of(model: nn.Module) -> list[nn.Module]:
     Raises:
         NothingRecordedError: the network has neither.
     """
-    blocks: list[nn.Module] = attention_blocks(model) if _has_attention(model) else residual_blocks(model)
+    blocks: list[nn.Module] = attention_blocks(model) if has_attention(model) else _residual_blocks(model)
     if not blocks:
         raise NothingRecordedError(
             f"{type(model).__name__} has neither blocks with attention nor residual blocks that could be followed"
@@ -54,7 +55,7 @@ def blocks_of(model: nn.Module) -> list[nn.Module]:
     return blocks
 
 
-def residual_blocks(model: nn.Module) -> list[nn.Module]:
+def _residual_blocks(model: nn.Module) -> list[nn.Module]:
     """The entries of the stages of a CNN, e.g. the bottlenecks of a ResNet: same-class neighbours in a sequence."""
     found: list[nn.Module] = []
     for module in model.modules():
@@ -63,7 +64,7 @@ def residual_blocks(model: nn.Module) -> list[nn.Module]:
     return found
 
 
-def outputs_of(model: nn.Module, blocks: Sequence[nn.Module], images: Tensor) -> list[Tensor]:
+def _outputs_of(model: nn.Module, blocks: Sequence[nn.Module], images: Tensor) -> list[Tensor]:
     """The output of every block for these pictures."""
     outputs: list[Tensor] = []
 
@@ -78,13 +79,6 @@ def outputs_of(model: nn.Module, blocks: Sequence[nn.Module], images: Tensor) ->
         for handle in handles:
             handle.remove()
     return outputs
-
-
-def _has_attention(model: nn.Module) -> bool:
-    try:
-        return bool(attention_blocks(model))
-    except NothingRecordedError:
-        return False
 
 
 def _is_residual(module: nn.Module) -> bool:

@@ -14,12 +14,13 @@ SIGNS = ("not enough memory", "can't allocate memory", "cannot allocate memory",
 
 
 @contextmanager
-def fits_memory(pictures: int, size: tuple[int, int]) -> Iterator[None]:
+def fits_memory(pictures: int, size: tuple[int, int], remedy: str = "") -> Iterator[None]:
     """Says what to do where the work inside does not fit memory.
 
     Args:
         pictures: worked on at once.
         size: (H, W) of each, in pixels.
+        remedy: what to do; by default, to lower their number or, of a single one, its size.
 
     Raises:
         RuntimeError: they do not fit.
@@ -32,5 +33,5 @@ def fits_memory(pictures: int, size: tuple[int, int]) -> Iterator[None]:
             raise
         H, W = size
         pieces = "1 picture" if pictures == 1 else f"{pictures} pictures"
-        hint = "--img-size lowers the size" if pictures == 1 else "--batch-size lowers the number"
+        hint = remedy or ("--img-size lowers the size" if pictures == 1 else "--batch-size lowers the number")
         raise RuntimeError(f"{pieces} of {H}x{W} pixels at once do not fit memory; {hint}, or use another --device") from error

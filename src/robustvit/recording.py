@@ -21,7 +21,15 @@ from torch import Tensor, nn
 
 from robustvit.layers.position_scaled_attention import PositionScaledAttention
 
-__all__ = ["AttentionRows", "NothingRecordedError", "Tape", "attention_blocks", "has_attention_rows", "record"]
+__all__ = [
+    "AttentionRows",
+    "NothingRecordedError",
+    "Tape",
+    "attention_blocks",
+    "has_attention",
+    "has_attention_rows",
+    "record",
+]
 
 
 class NothingRecordedError(RuntimeError):
@@ -160,6 +168,11 @@ def attention_blocks(model: nn.Module) -> list[Any]:
             "Swin have"
         )
     return blocks
+
+
+def has_attention(model: nn.Module) -> bool:
+    """Whether the network has attention among tokens that `record` reads."""
+    return any(_has_attention(m) and not isinstance(m.attn, ClassAttn) for m in model.modules())
 
 
 def has_attention_rows(attention: nn.Module) -> bool:

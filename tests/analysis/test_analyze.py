@@ -16,10 +16,13 @@ import robustvit as rv
 from robustvit.analysis import studies
 from robustvit.analysis.analyze import SHARED, analyze
 from robustvit.analysis.eigenvalues import EPSILON
+from robustvit.analysis.full_augmentation import fully_augmented
 from robustvit.analysis.options import AnalysisOptions
-from robustvit.analysis.subject import pictures_at
+from robustvit.analysis.subject import Subject, pictures_at
 from robustvit.analysis.token_labels import SURE
+from robustvit.attacks import PixelNetwork
 from robustvit.attacks.patches import A_TENTH
+from robustvit.data.pictures import ArrayPictures
 from robustvit.data.scenes import Hints, Scenes
 
 QUICK = AnalysisOptions(masks=3, fit_steps=2, shown=2, batch_size=4)
@@ -72,9 +75,9 @@ def test_a_cnn_does_what_needs_no_attention_and_says_so_when_asked_for_more() ->
 
 def test_numbers_do_not_depend_on_the_batch_size_and_two_networks_share_a_run() -> None:
     models = {name: rv.create_model(name, pretrained=True) for name in ("vit_nano", "fan_vit_nano")}
-    what = ["stability", "occlusion", "head-diversity", "overfocus", "eigenvalues", "noise-decay", "clusters"]
+    what = [name for name in studies.STUDIES if name not in ("attention", "token-labels", "bottleneck")]
     small, large = (
-        analyze(models, "scenes-easy:5", what, AnalysisOptions(masks=3, batch_size=size)).to_json()["analyses"]
+        analyze(models, "scenes-easy:5", what, AnalysisOptions(masks=3, fit_steps=2, batch_size=size)).to_json()["analyses"]
         for size in (2, 5)
     )
     for name in what:
@@ -97,7 +100,7 @@ def test_attention_of_the_trained_network_changes_more_under_more_noise() -> Non
 
 def test_pictures_without_labels_are_judged_by_the_answers_to_the_clean_ones(loose: Path) -> None:
     models = {"vit_nano": rv.create_model("vit_nano", pretrained=True)}
-    found = analyze(models, loose, ["occlusion", "patch-corruption"], AnalysisOptions(masks=2, rho=0.0, fit_steps=1))
+    found = analyze(models, loose, ["occlusion"], AnalysisOptions(masks=2, rho=0.0))
     assert found.networks["vit_nano"]["truth"] == "the network's own answers to the clean pictures"
     assert found.findings["occlusion"]["vit_nano"].numbers["mean_accuracy"] == 1.0  # nothing is covered
     assert found.about["pictures"]["count"] == 5
@@ -115,7 +118,7 @@ def test_a_picture_that_cannot_be_read_is_named_and_the_others_are_used(loose: P
     assert found.findings["stability"]["vit_nano"].numbers["pictures"] == 4
     for file in loose.iterdir():
         file.write_bytes(b"")
-    with pytest.raises(ValueError, match=r"no picture of .* could be read"):
+    with pytest.raises(ValueError, match="there are only 0 pictures that can be read"):
         analyze(models, loose, ["clusters"], QUICK)
 
 
@@ -140,7 +143,7 @@ def test_the_pictures_of_class_folders_are_mixed_and_those_of_a_folder_keep_thei
         (dict(severity=6), "severity=6 is not possible; give 1 to 5"),
         (dict(layers=(99,)), "layers=.99.: this network has"),
         (dict(picture=9), "picture=9: there are only 3 pictures"),
-        (dict(clusters=65), "64 tokens cannot be divided into 65 groups"),
+        (dict(clusters=65), "clusters=65 is not possible; give 2 to 16"),
         (dict(query=(0.5, 1.5)), "row and column as shares"),
         (dict(masks=0), "masks=0 is not possible"),
     ],
@@ -162,6 +165,87 @@ def test_unknown_analyses_and_missing_networks_are_refused() -> None:
         analyze({}, "scenes-easy:3")
     with pytest.raises(ValueError, match="limit=0"):
         analyze({"vit": network("vit_nano")}, "scenes-easy:3", limit=0)
+
+
+def test_settings_that_cannot_work_leave_nothing_in_the_way(tmp_path: Path) -> None:
+    model, out = {"vit": network("vit_nano")}, tmp_path / "out"
+    for options in (dict(layers=(99,)), dict(picture=9), dict(corruption_model=str(tmp_path / "nowhere"))):
+        with pytest.raises((ValueError, OSError)):
+            analyze(model, "scenes-easy:3", ["all"], AnalysisOptions(**options), output=out)
+        assert not out.exists()
+    analyze(model, "scenes-easy:3", ["head-diversity"], output=out)
+    assert (out / "analysis.json").exists()
+
+
+def test_all_does_not_hide_that_no_picture_could_be_read(loose: Path, tmp_path: Path) -> None:
+    for file in loose.iterdir():
+        file.write_bytes(b"")
+    with pytest.raises(ValueError, match="there are only 0 pictures that can be read"):
+        analyze({"vit": network("vit_nano")}, loose, ["all"], output=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_network_whose_answers_are_not_finite_is_refused() -> None:
+    model = network("vit_nano")
+    with torch.no_grad():
+        model.head.weight.fill_(torch.nan)
+    with pytest.raises(ValueError, match="vit answers picture 0 with numbers that are not finite"):
+        analyze({"vit": model}, "scenes-easy:3", ["occlusion"], QUICK)
+
+
+def test_a_label_that_the_network_has_no_output_for_is_named() -> None:
+    pictures = ArrayPictures(np.zeros((3, 32, 32, 3), np.uint8), [1, 12, 3], "odd")
+    with pytest.raises(ValueError, match="picture 1 of odd has label 12, but vit has outputs for labels 0 to 9 only"):
+        analyze({"vit": network("vit_nano")}, pictures, ["occlusion"], QUICK)
+
+
+def test_what_could_not_be_read_is_known_after_a_resumed_run(loose: Path, tmp_path: Path) -> None:
+    (loose / "2.png").write_bytes(b"no picture")
+    models, out = {"vit_nano": rv.create_model("vit_nano", pretrained=True)}, tmp_path / "out"
+
+    def stop(name: str, done: int, total: int) -> None:
+        if name.startswith("overfocus"):
+            raise KeyboardInterrupt
+
+    what = ["stability", "overfocus"]
+    with pytest.raises(KeyboardInterrupt):
+        analyze(models, loose, what, QUICK, output=out, report=stop)
+    found = analyze(models, loose, what, QUICK, output=out, resume=True)
+    assert list(found.networks["vit_nano"]["skipped"]) == ["2.png"]
+    (loose / "9.png").write_bytes((loose / "1.png").read_bytes())
+    (loose / "1.png").unlink()
+    with pytest.raises(KeyboardInterrupt):
+        analyze(models, loose, what, QUICK, output=tmp_path / "other", report=stop)
+    (loose / "9.png").rename(loose / "8.png")  # as many pictures, but others
+    with pytest.raises(ValueError, match="unfinished run of other networks, pictures or settings"):
+        analyze(models, loose, what, QUICK, output=tmp_path / "other", resume=True)
+
+
+def test_networks_in_half_precision_are_analysed() -> None:
+    model = rv.create_model("vit_nano", num_classes=10, token_head=True).bfloat16()
+    found = analyze({"vit": model}, "scenes-easy:3", ["all"], QUICK)
+    assert set(found.findings) == EVERY
+
+
+def test_as_many_pictures_are_shown_as_asked_for_whatever_the_batch_size() -> None:
+    models = {"vit_nano": rv.create_model("vit_nano", num_classes=10, token_head=True)}
+    options = AnalysisOptions(shown=3, batch_size=2, fit_steps=1)
+    found = analyze(models, "scenes-easy:5", ["patch-corruption", "token-labels"], options).findings
+    assert len(found["patch-corruption"]["vit_nano"].arrays["chosen"]) == 3
+    assert len(found["token-labels"]["vit_nano"].arrays["levels"]) == 3
+
+
+def test_a_picture_with_all_augmentations_depends_on_its_id_and_has_noise_and_another_picture_in_it() -> None:
+    model = PixelNetwork(network("vit_nano"))
+    pixels = torch.stack([torch.full((3, 32, 32), value, dtype=torch.uint8) for value in (40, 200)])
+    first = fully_augmented(model, pixels, ["a", "b"])
+    torch.testing.assert_close(first, fully_augmented(model, pixels, ["a", "b"]))
+    assert not torch.equal(first, fully_augmented(model, pixels, ["a", "c"]))
+    assert first.min() >= 0
+    assert first.max() <= 1
+    assert len(first[0].unique()) > 20  # erased with noise
+    alone = fully_augmented(model, pixels[:1], ["a"])
+    assert alone.shape == (1, 3, 32, 32)
 
 
 def test_an_interrupted_run_goes_on_and_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,6 +281,7 @@ def test_a_batch_that_does_not_fit_memory_is_told_with_its_size(monkeypatch: pyt
     def full(x: torch.Tensor) -> torch.Tensor:
         raise torch.OutOfMemoryError("tried to allocate 9 TiB")
 
+    monkeypatch.setattr(Subject, "try_out", lambda subject: None)
     monkeypatch.setattr(model, "forward", full)
     with pytest.raises(RuntimeError, match="4 pictures of 32x32 pixels at once do not fit memory; --batch-size"):
         analyze({"vit": model}, "scenes-easy:4", ["stability"], QUICK)

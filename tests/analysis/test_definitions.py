@@ -8,12 +8,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 
+import robustvit as rv
 from robustvit.analysis.attention_stability import Stability, attention_cosines
 from robustvit.analysis.bottleneck import attention_step, bottleneck_step, group_points
 from robustvit.analysis.eigenvalues import count_above, largest_eigenvalue, significant_eigenvalues
 from robustvit.analysis.head_diversity import head_similarity
+from robustvit.analysis.noise_decay import noise_decay
 from robustvit.analysis.overfocus import overfocus_of
 from robustvit.recording import Tape
 
@@ -23,7 +25,71 @@ def tape_of(*maps: Tensor, prefix: int = 0) -> Tape:
     tape = Tape(prefix)
     tape.attention = list(maps)
     tape.grids = [(1, m.shape[-1] - prefix) for m in maps]
+    tape.windows = [None for _ in maps]
     return tape
+
+
+def padded_tape(maps: Tensor, real: int) -> Tape:
+    """One window [1, heads, M, M] of which the first `real` places are tokens."""
+    tape = tape_of(maps)
+    tape.grids, tape.windows = [(1, real)], [torch.tensor([[*range(real)] + [-1] * (maps.shape[-1] - real)])]
+    return tape
+
+
+def test_what_pads_a_window_takes_no_part_in_a_statistic() -> None:
+    generator = torch.Generator().manual_seed(0)
+    maps = torch.rand(2, 1, 2, 6, 6, generator=generator)
+    other = maps.clone()
+    other[..., 4:, :], other[..., :, 4:] = 9.0, 9.0
+    for of_tape in (
+        lambda first, second: attention_cosines(first, second, 1)[0],
+        lambda first, second: head_similarity(first, 1),
+        lambda first, second: torch.stack(list(vars(overfocus_of(first, 1)).values())),
+    ):
+        small = of_tape(tape_of(maps[0, ..., :4, :4]), tape_of(maps[1, ..., :4, :4]))
+        torch.testing.assert_close(of_tape(padded_tape(maps[0], 4), padded_tape(maps[1], 4)), small)
+        torch.testing.assert_close(of_tape(padded_tape(other[0], 4), padded_tape(other[1], 4)), small)
+
+
+class Halving(nn.Module):
+    """Two residual blocks, of which each halves what comes in."""
+
+    class HalfBlock(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(3, 3, 1, bias=False)
+            self.conv.weight.data = 0.5 * torch.eye(3)[:, :, None, None]
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.conv(x)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stages = nn.Sequential(self.HalfBlock(), self.HalfBlock())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.stages(x).mean((2, 3))
+
+
+def test_a_linear_network_keeps_the_share_of_the_noise_and_halves_noise_alone() -> None:
+    images = 2 * torch.ones(3, 3, 16, 16)
+    share = noise_decay(Halving(), [images], sigma=0.5)
+    assert share[0] == pytest.approx(share[1])  # both are halved
+    assert share.tolist() == pytest.approx([0.25] * 2, rel=0.05)  # ||0.5 n|| / ||2||, n ~ N(0, 1)
+    assert noise_decay(Halving(), [images], kind="input").tolist() == pytest.approx([1.0, 0.5])
+    by_id = [noise_decay(Halving(), [(names, images[:2])]) for names in (["a", "b"], ["b", "a"], ["a", "c"])]
+    torch.testing.assert_close(by_id[0], by_id[1])
+    assert not torch.equal(by_id[0], by_id[2])
+
+
+def test_class_tokens_take_no_part_in_the_decay_of_noise() -> None:
+    model = rv.create_model("vit_tiny_patch16_224", img_size=32, num_classes=2, depth=2)
+    before = noise_decay(model, [torch.zeros(1, 3, 32, 32)])
+    hook = model.blocks[1].register_forward_hook(
+        lambda module, inputs, output: torch.cat([1e6 * torch.ones_like(output[:, :1]), output[:, 1:]], dim=1)
+    )
+    torch.testing.assert_close(noise_decay(model, [torch.zeros(1, 3, 32, 32)]), before)
+    hook.remove()
 
 
 def identity(heads: int = 1, N: int = 6) -> Tensor:

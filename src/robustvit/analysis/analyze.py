@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import platform
 import shutil
@@ -14,21 +15,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import nn
 
+from robustvit.analysis.attention_maps import block_positions
 from robustvit.analysis.finding import Finding
 from robustvit.analysis.options import AnalysisOptions
-from robustvit.analysis.studies import STUDIES, Study
+from robustvit.analysis.studies import STUDIES
 from robustvit.analysis.subject import Subject, make_subject
+from robustvit.attacks.named_attacks import AdversarialPatches
+from robustvit.attacks.patches import PatchSettings
 from robustvit.block_outputs import blocks_of
 from robustvit.corruptions.parameters import SMALLEST
+from robustvit.data.protocols import normalisation_of
 from robustvit.evaluation.processes import Processes
-from robustvit.evaluation.unfinished import unfinished_folder
+from robustvit.evaluation.unfinished import add_weights, unfinished_folder
 from robustvit.files import write_whole
 from robustvit.memory import fits_memory
 from robustvit.models.names import nearest
-from robustvit.recording import NothingRecordedError
+from robustvit.recording import NothingRecordedError, has_attention
 
 __all__ = ["SHARED", "Analysis", "analyze", "supported"]
 
@@ -38,6 +42,8 @@ Report = Callable[[str, int, int], None]
 """Told (what is being done, pictures done, in all)."""
 SPOILING = ("attention", "stability", "clusters")
 """Analyses that compare clean pictures with corrupted ones."""
+COVERING = ("occlusion", "patch-corruption")
+"""Analyses that cover patches."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,7 @@ class Analysis:
         with write_whole(folder / "arrays.npz") as file, file.open("wb") as stream:
             np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
         with write_whole(folder / "analysis.json") as file:
-            file.write_text(json.dumps(self.to_json(), indent=1))
+            file.write_text(json.dumps(self.to_json(), indent=1, allow_nan=False))
         write_analysis(self, folder)
         return folder
 
@@ -127,13 +133,17 @@ def analyze(
         for name, network in models.items()
     }
     left_out = _left_out(subjects, chosen, is_asked="all" not in what)
-    _check_sizes(subjects, chosen)
+    for subject in subjects.values():
+        _check_subject(subject, [name for name in chosen if subject.name not in left_out.get(name, {})])
     folder = None
     if output is not None:
-        fingerprint = _fingerprint(subjects, chosen, settings)
-        folder = unfinished_folder(Path(output), fingerprint, resume, Processes())
-    findings = _run(_Work(subjects, chosen, left_out, "all" in what), folder, report)
-    analysis = Analysis(findings, left_out, _networks(subjects), _about(subjects, settings))
+        folder = unfinished_folder(Path(output), _fingerprint(subjects, chosen, settings), resume, Processes())
+    try:
+        findings = _run(subjects, chosen, left_out, folder, report)
+    except BaseException:
+        _remove_empty(folder)
+        raise
+    analysis = Analysis(findings, left_out, _networks(subjects, findings), _about(subjects, settings))
     if output is not None and folder is not None:
         analysis.save(output)
         shutil.rmtree(folder, ignore_errors=True)
@@ -142,22 +152,33 @@ def analyze(
 
 def supported(subject: Subject) -> tuple[str, ...]:
     """The analyses that are possible with this network."""
-    return tuple(name for name, study in STUDIES.items() if _obstacle(subject, study) is None)
+    return tuple(name for name in STUDIES if _obstacle(subject, name) is None)
 
 
-def _obstacle(subject: Subject, study: Study) -> str | None:
+def _obstacle(subject: Subject, what: str) -> str | None:
     """Why an analysis is not possible with this network; None where it is."""
-    kind = type(subject.network).__name__
-    if study.needs == "attention" and not subject.has_attention:
+    needs, kind = STUDIES[what].needs, type(subject.network).__name__
+    if needs == "attention" and not has_attention(subject.network):
         return f"{kind} has no attention among tokens that can be read"
-    if study.needs == "token head" and getattr(subject.network, "token_head", None) is None:
+    if needs == "token head" and getattr(subject.network, "token_head", None) is None:
         return f"{kind} has no token head; build one with token_head=True and train it with STL (docs/stl.md)"
-    if study.needs == "blocks":
-        try:
+    try:
+        if needs == "blocks" and not (what == "patch-corruption" and subject.options.corruption_model is not None):
             blocks_of(subject.network)
-        except NothingRecordedError as error:
-            return str(error)
+        if what in COVERING:
+            _check_tiling(subject)
+    except (NothingRecordedError, ValueError) as error:
+        return str(error)
+    if what == "clusters" and importlib.util.find_spec("sklearn") is None:
+        return "clusters need scikit-learn: pip install 'robustvit[analysis]'"
     return None
+
+
+def _check_tiling(subject: Subject) -> None:
+    size = subject.protocol.size
+    side = PatchSettings().side(subject.pixel_network, size)
+    if size[0] % side or size[1] % side:
+        raise ValueError(f"patches of {side} pixels do not tile the {size[0]}x{size[1]} of its input; give another --img-size")
 
 
 def _chosen(what: Sequence[str]) -> tuple[str, ...]:
@@ -188,7 +209,7 @@ def _left_out(subjects: Mapping[str, Subject], chosen: Sequence[str], *, is_aske
     found: dict[str, dict[str, str]] = {}
     for what in chosen:
         for name, subject in subjects.items():
-            reason = _obstacle(subject, STUDIES[what])
+            reason = _obstacle(subject, what)
             if reason is not None and is_asked:
                 raise ValueError(f"{what} of {name}: {reason}; it supports {', '.join(supported(subject))}")
             if reason is not None:
@@ -196,46 +217,53 @@ def _left_out(subjects: Mapping[str, Subject], chosen: Sequence[str], *, is_aske
     return found
 
 
-def _check_sizes(subjects: Mapping[str, Subject], chosen: Sequence[str]) -> None:
-    for name, subject in subjects.items():
-        H, W = subject.protocol.size
-        if min(H, W) < SMALLEST and any(what in SPOILING for what in chosen) and subject.options.corruption != "patches":
-            raise ValueError(
-                f"corruptions need pictures of at least {SMALLEST}x{SMALLEST} pixels, and {name} takes {H}x{W}; give "
-                "--corruption patches, or a larger --img-size"
-            )
+def _check_subject(subject: Subject, chosen: Sequence[str]) -> None:
+    """Finds before the work what would fail in it.
+
+    Raises:
+        ValueError, OSError: a setting that does not fit this network or these pictures; no picture that can be read.
+    """
+    options, name = subject.options, subject.name
+    H, W = subject.protocol.size
+    if min(H, W) < SMALLEST and any(what in SPOILING for what in chosen) and options.corruption != "patches":
+        raise ValueError(
+            f"corruptions need pictures of at least {SMALLEST}x{SMALLEST} pixels, and {name} takes {H}x{W}; give "
+            "--corruption patches, or a larger --img-size"
+        )
+    if options.layers is not None and {"attention", "clusters"} & set(chosen):
+        block_positions(options.layers, len(blocks_of(subject.network)))
+    if "patch-corruption" in chosen:
+        attack = AdversarialPatches(PatchSettings(options.rho), options.corruption_model, options.fit_steps)
+        attack.check(subject.pixel_network, (H, W))
+    if any(STUDIES[what].needs != "nothing" for what in chosen):
+        subject.try_out()
+        subject.only(options.picture if "attention" in chosen else 0)
 
 
-@dataclass(frozen=True)
-class _Work:
-    """What is to be done; `is_lenient` leaves out what turns out not to be possible, as in "all"."""
-
-    subjects: Mapping[str, Subject]
-    chosen: Sequence[str]
-    left_out: dict[str, dict[str, str]]
-    is_lenient: bool
+def _remove_empty(folder: Path | None) -> None:
+    """Removes the folder of a run that has not finished anything, so that it is in nobody's way."""
+    if folder is not None and not list(folder.glob("*.npz")):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _run(work: _Work, folder: Path | None, report: Report | None) -> dict[str, dict[str, Finding]]:
+def _run(
+    subjects: Mapping[str, Subject],
+    chosen: Sequence[str],
+    left_out: Mapping[str, Mapping[str, str]],
+    folder: Path | None,
+    report: Report | None,
+) -> dict[str, dict[str, Finding]]:
     findings: dict[str, dict[str, Finding]] = {}
-    for what in work.chosen:
+    for what in chosen:
         needs_network = STUDIES[what].needs != "nothing"
-        for place, (name, subject) in enumerate(work.subjects.items() if needs_network else [*work.subjects.items()][:1]):
-            if name in work.left_out.get(what, {}):
+        for place, (name, subject) in enumerate(subjects.items() if needs_network else [*subjects.items()][:1]):
+            if name in left_out.get(what, {}):
                 continue
             stored = folder / f"{what}-{place}.npz" if folder else None
-            try:
-                finding = _stored(stored) or _made(what, subject, report)
-            except (ValueError, RuntimeError) as error:
-                if not work.is_lenient:
-                    raise
-                work.left_out.setdefault(what, {})[name] = str(error)
-                continue
+            finding = _stored(stored) or _made(what, subject, report)
             if stored is not None and not stored.exists():
                 finding.save(stored)
             findings.setdefault(what, {})[name if needs_network else SHARED] = finding
-    if not findings:
-        raise ValueError(f"none of the analyses was possible: {next(iter(next(iter(work.left_out.values())).values()))}")
     return findings
 
 
@@ -245,34 +273,41 @@ def _stored(path: Path | None) -> Finding | None:
 
 def _made(what: str, subject: Subject, report: Report | None) -> Finding:
     subject.progress = (lambda done, total: report(f"{what}: {subject.name}", done, total)) if report else None
-    try:
-        with fits_memory(subject.options.batch_size, subject.protocol.size):
-            return STUDIES[what].run(subject)
-    except ImportError as error:
-        raise RuntimeError(str(error)) from error
+    with fits_memory(min(subject.options.batch_size, len(subject.pictures)), subject.protocol.size):
+        finding = STUDIES[what].run(subject)
+    return replace(finding, skipped=dict(subject.skipped))
 
 
 def _fingerprint(subjects: Mapping[str, Subject], chosen: Sequence[str], options: AnalysisOptions) -> str:
-    """Changes when anything changes that a finding depends on."""
-    settings = replace(options, batch_size=1)  # which changes nothing
+    """Changes when anything changes that a finding depends on: version, options, networks, pictures."""
+    settings = replace(options, batch_size=1)  # which changes nothing but rounding
     digest = hashlib.blake2b(repr((version("robustvit"), tuple(chosen), settings)).encode(), digest_size=16)
+    if options.corruption_model is not None:
+        attack = AdversarialPatches(PatchSettings(options.rho), options.corruption_model)
+        digest.update(repr(attack.describe()).encode())  # with its weights
     for name, subject in subjects.items():
         pictures = subject.pictures
         digest.update(repr((name, pictures.name, len(pictures), pictures.classes, subject.protocol, subject.targets)).encode())
-        for key, tensor in subject.network.state_dict().items():
-            digest.update(f"{key}{tuple(tensor.shape)}{tensor.dtype}".encode())
-            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        if hasattr(pictures, "at"):
+            digest.update(repr([picture.id for picture in pictures]).encode())
+        digest.update(repr(normalisation_of(subject.network)).encode())
+        add_weights(digest, subject.network)
     return digest.hexdigest()
 
 
-def _networks(subjects: Mapping[str, Subject]) -> dict[str, dict[str, Any]]:
+def _networks(subjects: Mapping[str, Subject], findings: Mapping[str, Mapping[str, Finding]]) -> dict[str, dict[str, Any]]:
+    def skipped(name: str) -> dict[str, str]:
+        own = [found[name].skipped for found in findings.values() if name in found]
+        return {picture: why for one in own for picture, why in one.items()}
+
     return {
         name: {
             "parameters": sum(p.numel() for p in subject.network.parameters()),
             "input": list(subject.protocol.size),
             "protocol": subject.protocol.describe(),
             "truth": subject.truth,
-            "skipped": dict(subject.skipped),
+            "skipped": skipped(name),
+            "enlarged": len(subject.enlarged),
         }
         for name, subject in subjects.items()
     }

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from robustvit.methods.probing import evaluation_mode
 from robustvit.recording import Tape, attention_blocks, has_attention_rows, record
 
-__all__ = ["ROWS", "map_chunks", "observe", "whole_map"]
+__all__ = ["map_chunks", "observe", "tokens_per_window"]
 
-ROWS = 256
-"""Rows of a map that exist at a time."""
+CHUNK_BYTES = 2**26
+"""Of the rows of a map that exist at a time, unless their number is given."""
 
 
 @contextmanager
@@ -30,29 +30,57 @@ def observe(model: nn.Module) -> Iterator[Tape]:
         yield tape
 
 
-def map_chunks(tape: Tape, layer: int, pictures: int, rows: int = ROWS) -> Iterator[Tensor]:
+def map_chunks(tape: Tape, layer: int, pictures: int, rows: int | None = None) -> Iterator[Tensor]:
     """Rows of a block's attention among image tokens: float [B, windows, heads, R, N], R at most `rows`.
 
-    Prefix tokens are left out, as rows and as columns, without renormalising. Networks without windows have one.
+    Prefix tokens are left out, as rows and as columns, without renormalising. Networks without windows have one. What Swin
+    pads its windows with is 0, as row and as column.
 
     Args:
         tape: from `observe`.
         layer: index of the block.
         pictures: B, of the batch that ran.
-        rows: at a time.
+        rows: at a time; None for as many as fit `CHUNK_BYTES`.
     """
+    is_real = _real_places(tape, layer)
+    start = 0
+    for chunk in _all_chunks(tape, layer, pictures, rows):
+        if is_real is None:
+            yield chunk
+            continue
+        stop = start + chunk.shape[-2]
+        yield chunk * is_real[:, None, start:stop, None] * is_real[:, None, None]  # W 1 R 1 and W 1 1 N
+        start = stop
+
+
+def tokens_per_window(tape: Tape, layer: int) -> Tensor:
+    """[windows]: how many tokens attend to each other; padding does not count."""
+    windows = tape.windows[layer]
+    if windows is None:
+        H, W = tape.grids[layer]
+        return torch.tensor([H * W])
+    return (windows >= 0).sum(1)
+
+
+def _all_chunks(tape: Tape, layer: int, pictures: int, rows: int | None) -> Iterator[Tensor]:
     prefix = tape.prefix_tokens
     if tape.attention:
         maps = tape.attention[layer][:, :, prefix:, prefix:]
-        for chunk in maps.split(rows, dim=2):
+        for chunk in maps.split(rows or _rows_that_fit(maps[:, :, 0]), dim=2):
             yield chunk.unflatten(0, (pictures, -1))
         return
     known = tape.rows[layer]
     assert known is not None, "observe() records whole maps of attention that has no rows"
-    for part in known.split(rows, skip=prefix):
+    for part in known.split(rows or _rows_that_fit(known.k[..., 0]), skip=prefix):
         yield part.compute()[..., prefix:].unflatten(0, (pictures, -1))
 
 
-def whole_map(tape: Tape, layer: int, pictures: int) -> Tensor:
-    """[B, windows, heads, N, N]."""
-    return torch.cat(list(map_chunks(tape, layer, pictures)), dim=3)
+def _rows_that_fit(row: Tensor) -> int:
+    """How many rows of maps [B, heads, N] a chunk has."""
+    return max(1, CHUNK_BYTES // (4 * row.numel()))
+
+
+def _real_places(tape: Tape, layer: int) -> Tensor | None:
+    """[windows, M], 1 for tokens and 0 for padding; None where nothing is padded."""
+    windows = tape.windows[layer]
+    return None if windows is None or bool((windows >= 0).all()) else (windows >= 0).float()

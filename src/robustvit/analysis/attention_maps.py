@@ -9,11 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from robustvit.analysis.attention_chunks import ROWS, map_chunks, observe
+from robustvit.analysis.attention_chunks import map_chunks, observe
 from robustvit.recording import Tape
 
 __all__ = ["MOST_SHOWN", "AttentionMaps", "attention_maps", "block_positions", "query_map"]
 
+ROWS = 256
 MOST_SHOWN = 256
 """Rows of a map as a picture; of more tokens, squares of entries are averaged."""
 DEFINITION = (
@@ -78,7 +79,7 @@ def _shown_map(tape: Tape, layer: int) -> Tensor:
     N = tape.grids[layer][0] * tape.grids[layer][1] if windows is None else windows.shape[1]
     side = -(-N // MOST_SHOWN)
     parts = []
-    for chunk in map_chunks(tape, layer, 1, rows=max(side, ROWS // side * side)):  # 1 W heads R N
+    for chunk in map_chunks(tape, layer, 1, rows=side * max(1, ROWS // side)):  # 1 W heads R N
         rows = chunk[0].mean(0)  # heads R N
         parts.append(F.avg_pool2d(rows, side, ceil_mode=True) if side > 1 else rows)
     return torch.cat(parts, dim=1).cpu()

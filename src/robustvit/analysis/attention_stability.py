@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from robustvit.analysis.attention_chunks import ROWS, map_chunks, observe
+from robustvit.analysis.attention_chunks import map_chunks, observe
 from robustvit.recording import Tape
 
 __all__ = ["Stability", "attention_cosines", "attention_stability"]
@@ -19,7 +20,7 @@ DEFINITION = (
 )
 
 
-def attention_cosines(clean: Tape, spoiled: Tape, pictures: int, *, rows: int = ROWS) -> list[Tensor]:
+def attention_cosines(clean: Tape, spoiled: Tape, pictures: int, *, rows: int | None = None) -> list[Tensor]:
     """`cos(vec A_clean[l, h], vec A_spoiled[l, h])`: per layer [B, heads], the mean over windows.
 
     Args:
@@ -56,12 +57,12 @@ class Stability:
 
     @property
     def worst(self) -> float:
-        """The mean of the worst 5 % of the pictures, at least one."""
-        count = max(1, round(0.05 * len(self.of_pictures)))
+        """The mean of the worst 5 % of the pictures, rounded up."""
+        count = math.ceil(0.05 * len(self.of_pictures))
         return float(self.of_pictures.sort().values[:count].mean())
 
 
-def attention_stability(model: nn.Module, pairs: Iterable[tuple[Tensor, Tensor]], *, rows: int = ROWS) -> Stability:
+def attention_stability(model: nn.Module, pairs: Iterable[tuple[Tensor, Tensor]], *, rows: int | None = None) -> Stability:
     """Attention stability over a data set, in constant memory.
 
     Args:

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from robustvit.block_outputs import block_tokens
+from robustvit.block_outputs import BlockTokens, block_tokens
 
-__all__ = ["MOST_CLUSTERS", "Clustering", "agreement", "cluster_tokens", "clusters_of", "matched"]
+__all__ = ["MOST_CLUSTERS", "Clustering", "agreement", "cluster_tokens", "clusters_in", "clusters_of", "matched"]
 
 MOST_CLUSTERS = 8
 """The most that the largest eigengap may choose."""
@@ -86,7 +86,12 @@ def clusters_of(model: nn.Module, images: Tensor, *, layer: int = -2, k: int | N
     blocks = block_tokens(model, images)
     if not -len(blocks) <= layer < len(blocks):
         raise ValueError(f"layer={layer}: this network has {len(blocks)} blocks")
-    return [cluster_tokens(z, blocks[layer].grid, k, seed=seed) for z in blocks[layer].tokens.cpu()]
+    return clusters_in(blocks[layer], k, seed=seed)
+
+
+def clusters_in(block: BlockTokens, k: int | None = None, *, seed: int = 0) -> list[Clustering]:
+    """The groups of every picture in what came out of a block; arguments as in `cluster_tokens`."""
+    return [cluster_tokens(z, block.grid, k, seed=seed) for z in block.tokens.cpu()]
 
 
 def agreement(first: Clustering, second: Clustering) -> float:

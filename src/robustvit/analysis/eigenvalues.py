@@ -51,7 +51,9 @@ def significant_eigenvalues(tokens: Tensor, epsilon: float = EPSILON) -> Tensor:
     """
     if not 0 < epsilon < 1:
         raise ValueError(f"epsilon={epsilon!r} is not possible; give a share of the largest eigenvalue, between 0 and 1")
-    Z = tokens.double()
+    Z = (tokens.cpu() if tokens.device.type == "mps" else tokens).double()  # which mps has not
+    if not Z.isfinite().all():
+        raise ValueError("the tokens are not finite numbers (NaN or infinity), so that they have no eigenvalues")
     gram = Z @ Z.mT if Z.shape[1] < Z.shape[2] else Z.mT @ Z
     return count_above(gram, epsilon * largest_eigenvalue(gram))
 

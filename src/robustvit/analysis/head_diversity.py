@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from robustvit.analysis.attention_chunks import ROWS, map_chunks, observe
+from robustvit.analysis.attention_chunks import map_chunks, observe
 from robustvit.recording import Tape
 
 __all__ = ["head_diversity", "head_similarity"]
@@ -18,7 +18,7 @@ DEFINITION = (
 )
 
 
-def head_similarity(tape: Tape, pictures: int, *, rows: int = ROWS) -> Tensor:
+def head_similarity(tape: Tape, pictures: int, *, rows: int | None = None) -> Tensor:
     """[L, B]: the mean over pairs of different heads of `cos(vec A[l, h], vec A[l, h'])`; NaN for layers with one head.
 
     Args:
@@ -42,7 +42,7 @@ def _gram(chunk: Tensor) -> Tensor:
     return flat @ flat.transpose(-2, -1)
 
 
-def head_diversity(model: nn.Module, batches: Iterable[Tensor], *, rows: int = ROWS) -> Tensor:
+def head_diversity(model: nn.Module, batches: Iterable[Tensor], *, rows: int | None = None) -> Tensor:
     """[L]: `head_similarity` over a data set, the mean over pictures.
 
     Args:

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
 from robustvit.analysis.options import NoiseKind
-from robustvit.block_outputs import blocks_of, outputs_of
+from robustvit.block_outputs import block_tokens
 from robustvit.corruptions.randomness import KeyedDraws
 
 __all__ = ["DEFINITIONS", "noise_decay"]
 
 DEFINITIONS = {
-    "perturbation": "||f_l(x + n) - f_l(x)|| / ||f_l(x)|| after block l, n ~ N(0, sigma^2) in normalised units, the mean",
-    "input": "||f_l(n)|| / ||f_1(n)|| after block l of a network that is fed n ~ N(0, 1), mean over pictures",
+    "perturbation": "||f_l(x + n) - f_l(x)|| / ||f_l(x)||, f_l the image tokens after block l, n ~ N(0, sigma^2) in "
+    "normalised units, mean over pictures",
+    "input": "||f_l(n)|| / ||f_1(n)||, f_l the image tokens after block l of a network that is fed n ~ N(0, 1), mean over "
+    "pictures",
 }
 
 
 def noise_decay(
     model: nn.Module,
-    batches: Iterable[Tensor],
+    batches: Iterable[Tensor | tuple[Sequence[int | str], Tensor]],
     *,
     kind: NoiseKind = "perturbation",
     sigma: float = 1.0,
@@ -32,31 +34,35 @@ def noise_decay(
 
     Args:
         model: a network with attention, or a CNN of residual blocks.
-        batches: normalised pictures [B, 3, H, W].
+        batches: normalised pictures [B, 3, H, W], or pairs of their ids and them.
         kind: of `DEFINITIONS`.
         sigma: standard deviation of the noise of "perturbation".
-        seed: of the noise; that of a picture depends on (seed, its place in the data set) alone.
+        seed: of the noise; that of a picture depends on (seed, its id) alone, which is its place where none is given.
     """
     if kind not in get_args(NoiseKind):
         raise ValueError(f"kind={kind!r} is not known; choose one of {', '.join(get_args(NoiseKind))}")
     if not sigma > 0:
         raise ValueError(f"sigma={sigma!r} is not possible; give more than 0")
-    blocks = blocks_of(model)
     total, count = torch.zeros(()), 0
-    for images in batches:
-        places = range(count, count + len(images))
-        noise = KeyedDraws(seed, places, "noise decay", device=images.device).normal(0, 1, tuple(images.shape[1:]))
+    for batch in batches:
+        ids, images = (range(count, count + len(batch)), batch) if isinstance(batch, Tensor) else batch
+        draws = KeyedDraws(seed, ids, "noise decay", device=images.device)
+        noise = draws.normal(0, 1, tuple(images.shape[1:])).to(images.dtype)
         if kind == "input":
-            norms = [_norm(x) for x in outputs_of(model, blocks, noise)]
+            norms = [_norm(x) for x in _tokens(model, noise)]
             strength = torch.stack([norm / norms[0] for norm in norms])
         else:
-            clean, noisy = (outputs_of(model, blocks, x) for x in (images, images + sigma * noise))
+            clean, noisy = (_tokens(model, x) for x in (images, images + sigma * noise))
             strength = torch.stack([_norm(b - a) / _norm(a) for a, b in zip(clean, noisy, strict=True)])
         total = total + strength.sum(1).cpu()
         count += len(images)
     if not count:
         raise ValueError("there are no pictures to look at; give at least one batch")
     return total / count
+
+
+def _tokens(model: nn.Module, images: Tensor) -> list[Tensor]:
+    return [block.tokens.float() for block in block_tokens(model, images)]
 
 
 def _norm(x: Tensor) -> Tensor:

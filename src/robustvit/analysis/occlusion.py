@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
-from robustvit.analysis.attention_chunks import ROWS, observe
+from robustvit.analysis.attention_chunks import observe
 from robustvit.analysis.attention_stability import attention_cosines
 from robustvit.attacks.patches import A_TENTH, PatchSettings, cover_random
 from robustvit.attacks.pixel_network import PixelNetwork
 from robustvit.corruptions.randomness import keyed_seed
 from robustvit.methods.probing import evaluation_mode
-from robustvit.recording import NothingRecordedError, Tape, attention_blocks
+from robustvit.recording import Tape, has_attention
 
 __all__ = ["Occlusion", "occlusion_study"]
 
@@ -52,7 +52,7 @@ def occlusion_study(
     settings: PatchSettings = A_TENTH,
     seed: int = 0,
     sample_ids: Sequence[int | str] | None = None,
-    rows: int = ROWS,
+    rows: int | None = None,
 ) -> Occlusion:
     """Covers every picture with `masks` random masks.
 
@@ -67,28 +67,23 @@ def occlusion_study(
     """
     if masks < 1:
         raise ValueError(f"masks={masks} is not possible; give at least 1")
-    has_attention = _has_attention(model)
+    attends = has_attention(model)
+    settings = replace(settings, patch_size=settings.side(model, (images.shape[-2], images.shape[-1])))  # asked for once
     right, cosines = [], []
-    with _look(model, has_attention) as clean:
+    with _look(model, attends) as clean:
         model(images)
     for mask in range(masks):
         covered = cover_random(model, images, labels, settings, seed=keyed_seed(seed, mask), sample_ids=sample_ids)
-        with _look(model, has_attention) as spoiled:
+        with _look(model, attends) as spoiled:
             logits = model(covered)
-        right.append((logits.argmax(1) == labels).cpu())
+        is_answer = logits.isfinite().all(1)  # NaN is no answer, and wrong
+        right.append(((logits.argmax(1) == labels) & is_answer).cpu())
         if clean is not None and spoiled is not None:
             with torch.no_grad():
                 cosines.append(torch.cat(attention_cosines(clean, spoiled, len(images), rows=rows), dim=1).mean(1).cpu())
     return Occlusion(torch.stack(right), torch.stack(cosines) if cosines else None)
 
 
-def _has_attention(model: nn.Module) -> bool:
-    try:
-        return bool(attention_blocks(model))
-    except NothingRecordedError:
-        return False
-
-
-def _look(model: nn.Module, has_attention: bool) -> AbstractContextManager[Tape | None]:
+def _look(model: nn.Module, attends: bool) -> AbstractContextManager[Tape | None]:
     """`observe`, or evaluation mode alone for a network without attention."""
-    return observe(model) if has_attention else evaluation_mode(model)
+    return observe(model) if attends else evaluation_mode(model)

@@ -7,6 +7,8 @@ from typing import Literal, get_args
 
 __all__ = ["AnalysisOptions", "NoiseKind"]
 
+MOST_GROUPS = 16
+"""Of tokens; more could not be told apart by their colours."""
 NoiseKind = Literal["perturbation", "input"]
 """Added to the pictures, or seen instead of them."""
 
@@ -71,7 +73,7 @@ class AnalysisOptions:
         self._require(0 <= self.sure <= 1, "sure", "0 to 1")
         self._require(self.sigma > 0, "sigma", "more than 0")
         self._require(self.picture >= 0, "picture", "0 or more")
-        self._require(self.clusters is None or self.clusters >= 2, "clusters", "at least 2")
+        self._require(self.clusters is None or 2 <= self.clusters <= MOST_GROUPS, "clusters", f"2 to {MOST_GROUPS}")
         for name in ("shown", "masks", "fit_steps", "batch_size"):
             self._require(getattr(self, name) >= 1, name, "at least 1")
 

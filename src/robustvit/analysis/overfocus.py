@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from robustvit.analysis.attention_chunks import ROWS, map_chunks, observe
+from robustvit.analysis.attention_chunks import map_chunks, observe, tokens_per_window
 from robustvit.recording import Tape
 
 __all__ = ["MOST", "Overfocus", "overfocus", "overfocus_of"]
@@ -16,8 +16,9 @@ __all__ = ["MOST", "Overfocus", "overfocus", "overfocus_of"]
 MOST = 5
 """Tokens whose share of the attention counts."""
 DEFINITION = (
-    f"of the map averaged over heads, prefix tokens left out: the share of all attention that the {MOST} most attended tokens "
-    "get; the number of tokens that get more than 2/N on average; the mean cosine between rows and the mean row"
+    f"of the map averaged over heads, prefix tokens left out: what the {MOST} most attended tokens get, as a share of what "
+    "all image tokens get; the number of tokens that get more than 2/N on average; the mean cosine between rows and the mean "
+    "row"
 )
 
 
@@ -36,7 +37,7 @@ class Overfocus:
     row_similarity: Tensor
 
 
-def overfocus_of(tape: Tape, pictures: int, *, rows: int = ROWS) -> Overfocus:
+def overfocus_of(tape: Tape, pictures: int, *, rows: int | None = None) -> Overfocus:
     """[L, B] each.
 
     Args:
@@ -49,11 +50,11 @@ def overfocus_of(tape: Tape, pictures: int, *, rows: int = ROWS) -> Overfocus:
         received = torch.zeros(())
         for chunk in map_chunks(tape, layer, pictures, rows):
             received = received + chunk.mean(2).sum(2)  # B W N
-        N = received.shape[-1]
-        column = received / N  # the mean row
-        top = column.topk(min(MOST, N), dim=-1).values.sum(-1)
+        N = tokens_per_window(tape, layer).to(received)  # W
+        column = received / N[:, None]  # the mean row
+        top = column.topk(min(MOST, column.shape[-1]), dim=-1).values.sum(-1)
         shares.append((top / column.sum(-1)).mean(1))
-        crowds.append((column > 2 / N).float().sum(-1).mean(1))
+        crowds.append((column > 2 / N[:, None]).float().sum(-1).mean(1))
         total = torch.zeros(())
         for chunk in map_chunks(tape, layer, pictures, rows):
             total = total + torch.cosine_similarity(chunk.mean(2), column[:, :, None], dim=-1).sum(-1)  # B W
@@ -61,7 +62,7 @@ def overfocus_of(tape: Tape, pictures: int, *, rows: int = ROWS) -> Overfocus:
     return Overfocus(torch.stack(shares), torch.stack(crowds), torch.stack(cosines))
 
 
-def overfocus(model: nn.Module, batches: Iterable[Tensor], *, rows: int = ROWS) -> Overfocus:
+def overfocus(model: nn.Module, batches: Iterable[Tensor], *, rows: int | None = None) -> Overfocus:
     """[L] each, over a data set.
 
     Args:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,9 +18,13 @@ from robustvit.analysis.bottleneck import group_points
 from robustvit.analysis.eigenvalues import eigenvalue_counts
 from robustvit.analysis.finding import Finding
 from robustvit.analysis.full_augmentation import fully_augmented
-from robustvit.analysis.subject import Batch, Subject
-from robustvit.attacks.patches import PatchSettings, fit_scorer, load_scorer
+from robustvit.analysis.subject import Subject
+from robustvit.attacks.attack import FIT_BATCH, FIT_REMEDY
+from robustvit.attacks.named_attacks import AdversarialPatches
+from robustvit.attacks.patches import PatchSettings
 from robustvit.block_outputs import block_tokens, blocks_of
+from robustvit.evaluation.attacking import Attacker
+from robustvit.memory import fits_memory
 from robustvit.recording import attention_blocks
 
 __all__ = ["STUDIES", "Need", "Study", "bottleneck_finding"]
@@ -49,10 +52,7 @@ class Study:
 
 def _attention(subject: Subject) -> Finding:
     options = subject.options
-    batch = subject.first(options.picture + 1)
-    if len(batch.ids) <= options.picture:
-        raise ValueError(f"picture={options.picture}: there are only {len(batch.ids)} pictures, 0 to {len(batch.ids) - 1}")
-    one = Batch(batch.ids[-1:], batch.pixels[-1:], batch.labels[-1:])
+    one = subject.only(options.picture)
     layers = options.layers or _spread(len(attention_blocks(subject.network)), QUERY_LAYERS)
     arrays: dict[str, np.ndarray] = {}
     for state, pixels in (("clean", one.pixels), ("spoiled", subject.spoiled(one))):
@@ -99,7 +99,6 @@ def _occlusion(subject: Subject) -> Finding:
         )
         right.append(found.right)
         cosines += [found.cosines] if found.cosines is not None else []
-    _require(right, subject)
     accuracies = torch.cat(right, dim=1).float().mean(1)  # masks
     arrays = {"accuracies": accuracies.numpy()}
     numbers: dict[str, Any] = {"masks": options.masks, "rho": options.rho, "truth": subject.truth}
@@ -114,7 +113,7 @@ def _occlusion(subject: Subject) -> Finding:
 
 def _head_diversity(subject: Subject) -> Finding:
     values = head_diversity.head_diversity(subject.network, subject.clean())
-    numbers = {"mean": _number(float(values.nanmean())), "layers": _list(values)}
+    numbers = {"mean": float(values.nanmean()), "layers": _list(values)}
     return Finding(head_diversity.DEFINITION, numbers, {"layers": values.numpy()})
 
 
@@ -132,9 +131,8 @@ def _eigenvalues(subject: Subject) -> Finding:
 
 def _noise_decay(subject: Subject) -> Finding:
     options = subject.options
-    values = noise_decay.noise_decay(
-        subject.network, subject.clean(), kind=options.noise, sigma=options.sigma, seed=options.seed
-    )
+    batches = ((batch.ids, subject.normalised(batch.pixels)) for batch in subject.batches())
+    values = noise_decay.noise_decay(subject.network, batches, kind=options.noise, sigma=options.sigma, seed=options.seed)
     numbers = {"kind": options.noise, "sigma": options.sigma if options.noise == "perturbation" else 1.0}
     return Finding(noise_decay.DEFINITIONS[options.noise], {**numbers, "blocks": _list(values)}, {"blocks": values.numpy()})
 
@@ -148,20 +146,16 @@ def _clusters(subject: Subject) -> Finding:
     seen = 0
     for batch in subject.batches():
         spoiled = subject.spoiled(batch)
+        clean, other = (block_tokens(subject.network, subject.normalised(x)) for x in (batch.pixels, spoiled))
         for layer in positions:
-            how = dict(layer=layer, k=options.clusters, seed=options.seed)
-            clean = clusters.clusters_of(subject.network, subject.normalised(batch.pixels), **how)  # type: ignore[arg-type]
-            other = clusters.clusters_of(subject.network, subject.normalised(spoiled), **how)  # type: ignore[arg-type]
-            for i, (a, b) in enumerate(zip(clean, other, strict=True)):
+            groups = (clusters.clusters_in(blocks[layer], options.clusters, seed=options.seed) for blocks in (clean, other))
+            for i, (a, b) in enumerate(zip(*groups, strict=True)):
                 agreements[layer].append(clusters.agreement(a, b))
                 if seen + i < options.shown:
-                    arrays[f"{seen + i}/clean/{layer}"], arrays[f"{seen + i}/spoiled/{layer}"] = (
-                        a.labels,
-                        clusters.matched(a, b).labels,
-                    )
+                    arrays[f"{seen + i}/clean/{layer}"] = a.labels
+                    arrays[f"{seen + i}/spoiled/{layer}"] = clusters.matched(a, b).labels
         arrays |= _pictures_of(batch.pixels, spoiled, seen, options.shown)
         seen += len(batch.ids)
-    _require(agreements[positions[0]], subject)
     numbers: dict[str, Any] = {"layers": list(positions), "pictures": seen}
     numbers["adjusted_rand_index"] = [float(np.mean(agreements[layer])) for layer in positions]
     return Finding(clusters.DEFINITION, numbers, arrays)
@@ -169,70 +163,80 @@ def _clusters(subject: Subject) -> Finding:
 
 def _second_last(subject: Subject) -> int:
     """The second-last block, or the last one before it that has more tokens than groups can be chosen."""
-    first = subject.first(1)
-    grids = [block.grid for block in block_tokens(subject.network, subject.normalised(first.pixels))]
+    grids = [block.grid for block in block_tokens(subject.network, subject.normalised(subject.only(0).pixels))]
     last = max(len(grids) - 2, 0)
     return next((i for i in range(last, -1, -1) if grids[i][0] * grids[i][1] > clusters.MOST_CLUSTERS), last)
 
 
 def _token_labels(subject: Subject) -> Finding:
-    options = subject.options
-    arrays: dict[str, np.ndarray] = {}
-    first = subject.first(max(options.shown, CONFIDENCES_OF))
-    shown = slice(0, options.shown)
-    how: dict[str, Any] = dict(seed=options.seed, sample_ids=first.ids)
-    found = labels_of.token_labels(subject.network, subject.normalised(first.pixels), first.labels, **how)
-    broken = fully_augmented(subject.pixel_network, first.pixels, first.ids, options.seed)
-    normalised = subject.pixel_network.normalise(broken.to(subject.device))
-    augmented = labels_of.token_labels(subject.network, normalised, first.labels, **how)
-    arrays["pictures"] = _pictures(first.pixels[shown])
-    arrays["augmented_pictures"] = _pictures((broken[shown] * 255).round().to(torch.uint8))
-    maps = {"foreground": found.foreground, "levels": found.levels(options.sure), "drawn": found.drawn_foreground}
-    maps["augmented_foreground"] = augmented.foreground
-    arrays |= {name: value[shown].cpu().numpy() for name, value in maps.items()}
-    arrays["confidences"] = found.confidences[:CONFIDENCES_OF].flatten().cpu().numpy()
+    options, model = subject.options, subject.pixel_network
+    parts: dict[str, list[np.ndarray]] = {}
+    for batch in subject.batches(max(options.shown, CONFIDENCES_OF)):
+        broken = fully_augmented(model, batch.pixels, batch.ids, options.seed)
+        inputs = (subject.normalised(batch.pixels), model.normalise(broken.to(subject.device)).to(subject.dtype))
+        how: dict[str, Any] = dict(seed=options.seed, sample_ids=batch.ids)
+        found, augmented = (labels_of.token_labels(subject.network, x, batch.labels, **how) for x in inputs)
+        one = {"foreground": found.foreground, "levels": found.levels(options.sure), "drawn": found.drawn_foreground}
+        one |= {"augmented_foreground": augmented.foreground, "confidences": found.confidences}
+        arrays = {name: value.cpu().numpy() for name, value in one.items()}
+        arrays |= {"pictures": _pictures(batch.pixels), "augmented_pictures": _pictures(_to_8_bits(broken))}
+        for name, value in arrays.items():
+            parts.setdefault(name, []).append(value)
+    whole = {name: np.concatenate(values) for name, values in parts.items()}
+    confidences = whole.pop("confidences")[:CONFIDENCES_OF].ravel()
     numbers = {
-        "foreground_share": float(found.foreground.float().mean()),
-        "augmented_foreground_share": float(augmented.foreground.float().mean()),
-        "mean_confidence": float(found.confidences[:CONFIDENCES_OF].mean()),
-        "pictures": len(first.ids),
+        "foreground_share": float(whole["foreground"].mean()),
+        "augmented_foreground_share": float(whole["augmented_foreground"].mean()),
+        "mean_confidence": float(confidences.mean()),
+        "pictures": len(whole["pictures"]),
         "sure": options.sure,
         "truth": subject.truth,
     }
-    return Finding(labels_of.DEFINITION, numbers, arrays)
+    shown = {name: value[: options.shown] for name, value in whole.items()}
+    return Finding(labels_of.DEFINITION, numbers, {**shown, "confidences": confidences})
 
 
 def _patch_corruption(subject: Subject) -> Finding:
-    options = subject.options
-    settings = PatchSettings(options.rho)
-    if options.corruption_model is not None:
-        scorer, origin = load_scorer(options.corruption_model).to(subject.device), f"trained in {options.corruption_model}"
-    else:
-        rounds = -(-options.fit_steps * options.batch_size // len(subject.pictures)) + 1
-        pixels = (subject.unit(batch.pixels) for batch in subject.batches(rounds=rounds))
-        scorer = fit_scorer(subject.pixel_network, pixels, settings, steps=options.fit_steps, seed=options.seed)
-        origin = f"fitted to this network on these pictures, {options.fit_steps} steps"
-    found: list[patch_effects.PatchEffect] = []
-    arrays: dict[str, np.ndarray] = {}
+    options, model = subject.options, subject.pixel_network
+    attack = _attack(subject)
+    assert attack.scorer is not None
+    confidences: dict[str, list[Tensor]] = {name: [] for name in ("clean", "spoiled", "by_chance")}
+    shown: dict[str, list[np.ndarray]] = {"pictures": [], "chosen": []}
+    seen = 0
     for batch in subject.batches():
-        effect = patch_effects.patch_effect(
-            subject.pixel_network,
-            subject.unit(batch.pixels),
-            batch.labels,
-            scorer,
-            settings,
-            seed=options.seed,
-            sample_ids=batch.ids,
-        )
-        if not found:
-            arrays["pictures"] = _pictures(batch.pixels[: options.shown])
-            arrays["chosen"] = _pictures((effect.chosen[: options.shown] * 255).round().to(torch.uint8))
-        found.append(effect)
-    _require(found, subject)
-    confidences = {name: torch.cat([getattr(one, name) for one in found]) for name in ("clean", "spoiled", "by_chance")}
-    numbers: dict[str, Any] = {f"mean_confidence_{name}": float(value.mean()) for name, value in confidences.items()}
-    numbers |= {"rho": options.rho, "corruption_network": origin, "truth": subject.truth}
-    return Finding(patch_effects.DEFINITION, numbers, {**arrays, **{name: v.numpy() for name, v in confidences.items()}})
+        pixels = subject.unit(batch.pixels)
+        how: dict[str, Any] = dict(seed=options.seed, sample_ids=batch.ids)
+        effect = patch_effects.patch_effect(model, pixels, batch.labels, attack.scorer, attack.settings, **how)
+        for name, values in confidences.items():
+            values.append(getattr(effect, name))
+        count = max(0, options.shown - seen)
+        shown["pictures"].append(_pictures(batch.pixels[:count]))
+        shown["chosen"].append(_pictures(_to_8_bits(effect.chosen[:count])))
+        seen += len(batch.ids)
+    whole = {name: torch.cat(values) for name, values in confidences.items()}
+    numbers: dict[str, Any] = {f"mean_confidence_{name}": float(value.mean()) for name, value in whole.items()}
+    numbers |= {"rho": options.rho, "truth": subject.truth, "corruption_network": attack.describe()["corruption_network"]}
+    numbers |= {"fit_steps": options.fit_steps} if options.corruption_model is None else {}
+    arrays = {name: np.concatenate(values) for name, values in shown.items()}
+    return Finding(patch_effects.DEFINITION, numbers, {**arrays, **{name: value.numpy() for name, value in whole.items()}})
+
+
+def _attack(subject: Subject) -> AdversarialPatches:
+    """With the corruption network that was trained, or with one that is fitted to this network now."""
+    options = subject.options
+    attack = AdversarialPatches(PatchSettings(options.rho), options.corruption_model, options.fit_steps)
+    learned = 0
+
+    def tell(count: int) -> None:
+        nonlocal learned
+        learned += count
+        subject.tell(learned, attack.learns_from)
+
+    attacker = Attacker(subject.pixel_network, (attack,), subject.pictures, subject.protocol, options.seed)
+    with fits_memory(FIT_BATCH, subject.protocol.size, FIT_REMEDY):
+        ready = attacker.prepare(tell)[0]
+    assert isinstance(ready, AdversarialPatches)
+    return ready
 
 
 def bottleneck_finding(seed: int = 0, steps: int = 12) -> Finding:
@@ -270,18 +274,12 @@ STUDIES: Mapping[str, Study] = {
 """Name -> analysis."""
 
 
-def _require(found: Any, subject: Subject) -> None:
-    if not len(found):
-        raise ValueError(f"no picture of {subject.pictures.name} could be read")
+def _list(values: Tensor) -> list[float]:
+    return [float(value) for value in values]
 
 
-def _list(values: Tensor) -> list[float | None]:
-    """As JSON has it: None where there is no number."""
-    return [_number(float(value)) for value in values]
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else value
+def _to_8_bits(pixels: Tensor) -> Tensor:
+    return (pixels * 255).round().to(torch.uint8)
 
 
 def _picture(pixels: Tensor) -> np.ndarray:

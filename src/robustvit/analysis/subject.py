@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from robustvit.analysis.options import AnalysisOptions
 from robustvit.attacks.pixel_network import PixelNetwork
+from robustvit.corruptions.patches import occlude_patches
 from robustvit.data.layouts import SCENES, LayoutError, open_pictures
 from robustvit.data.loose_pictures import NO_LABEL, loose_pictures
 from robustvit.data.pictures import Picture, PictureSet, SomePictures, UnreadablePictureError
@@ -22,7 +23,6 @@ from robustvit.data.protocols import Protocol, normalisation_of, protocol_of
 from robustvit.evaluation.classes import ClassMismatchError, match_classes
 from robustvit.evaluation.conditions import Condition, Damage, patch_side
 from robustvit.methods.probing import evaluation_mode
-from robustvit.recording import NothingRecordedError, attention_blocks
 
 __all__ = ["Batch", "Subject", "make_subject", "pictures_at"]
 
@@ -59,6 +59,7 @@ class Subject:
         options: of the analyses.
         progress: told (pictures seen, in all) of the pass that runs.
         skipped: id -> why it could not be read.
+        enlarged: ids of pictures that are smaller than the input.
         kept: id -> decoded picture, of the first ones, so that a second look costs nothing.
     """
 
@@ -70,14 +71,8 @@ class Subject:
     options: AnalysisOptions
     progress: Progress | None = None
     skipped: dict[str, str] = field(default_factory=dict)
+    enlarged: set[str] = field(default_factory=set)
     kept: dict[str, Tensor] = field(default_factory=dict)
-
-    @property
-    def has_attention(self) -> bool:
-        try:
-            return bool(attention_blocks(self.network))
-        except NothingRecordedError:
-            return False
 
     @property
     def truth(self) -> str:
@@ -92,29 +87,47 @@ class Subject:
     def device(self) -> torch.device:
         return next(self.network.parameters()).device
 
-    def batches(self, most: int | None = None, rounds: int = 1) -> Iterator[Batch]:
-        """The pictures that can be read, at most `most` of them; `rounds` times, for training."""
-        total = min(len(self.pictures), most or len(self.pictures))
-        done = 0
-        for _ in range(rounds):
-            readable = (pair for picture in self.pictures if (pair := self._read(picture)) is not None)
-            chosen = islice(readable, most)
-            while group := list(islice(chosen, self.options.batch_size)):
-                ids = tuple(picture.id for picture, _ in group)
-                pixels = torch.stack([pixels for _, pixels in group])
-                labels = self._labels([picture for picture, _ in group], pixels)
-                yield Batch(ids, pixels, labels)
-                done += len(group)
-                if self.progress is not None:
-                    self.progress(min(done, total * rounds), total * rounds)
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(self.network.parameters()).dtype
 
-    def clean(self, most: int | None = None) -> Iterator[Tensor]:
+    def batches(self, most: int | None = None) -> Iterator[Batch]:
+        """The pictures that can be read, at most `most` of them.
+
+        Raises:
+            ValueError: none of them can.
+        """
+        total, done = min(len(self.pictures), most or len(self.pictures)), 0
+        readable = islice(self._readable(), most)
+        while group := list(islice(readable, self.options.batch_size)):
+            yield self._batch(group)
+            done += len(group)
+            self.tell(done, total)
+        if not done:
+            raise ValueError(f"no picture of {self.pictures.name} could be read{self._example_of_skipped()}")
+
+    def tell(self, done: int, total: int) -> None:
+        """Reports progress."""
+        if self.progress is not None:
+            self.progress(done, total)
+
+    def only(self, position: int) -> Batch:
+        """The picture at this position among those that can be read, as a batch of one."""
+        group = list(islice(self._readable(), position, position + 1))
+        if not group:
+            raise ValueError(
+                f"picture={position}: there are only {len(self.pictures) - len(self.skipped)} pictures that can be read; the "
+                f"first one is 0{self._example_of_skipped()}"
+            )
+        return self._batch(group)
+
+    def clean(self) -> Iterator[Tensor]:
         """Normalised [B, 3, H, W]."""
-        return (self.normalised(batch.pixels) for batch in self.batches(most))
+        return (self.normalised(batch.pixels) for batch in self.batches())
 
-    def pairs(self, most: int | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+    def pairs(self) -> Iterator[tuple[Tensor, Tensor]]:
         """(clean, spoiled), normalised."""
-        for batch in self.batches(most):
+        for batch in self.batches():
             yield self.normalised(batch.pixels), self.normalised(self.spoiled(batch))
 
     def spoiled(self, batch: Batch) -> Tensor:
@@ -122,31 +135,52 @@ class Subject:
         options = self.options
         if options.corruption == "patches":
             mean, std = normalisation_of(self.network)
-            damage = Damage(options.seed, patch=patch_side(self.protocol.size), mean=mean, std=std)
-            return damage.apply(batch.pixels, batch.ids, Condition("patches"))
+            side = patch_side(self.protocol.size)
+            how: dict[str, Any] = dict(share=options.rho, patch=side, seed=options.seed, sample_ids=batch.ids)
+            return occlude_patches(batch.pixels, mean=mean, std=std, **how)  # type: ignore[arg-type]
         return Damage(options.seed).apply(batch.pixels, batch.ids, Condition(options.corruption, options.severity))
 
     def normalised(self, pixels: Tensor) -> Tensor:
         """uint8 [B, 3, H, W] -> the input of the network."""
-        return self.pixel_network.normalise(self.unit(pixels))
+        return self.pixel_network.normalise(self.unit(pixels)).to(self.dtype)
 
     def unit(self, pixels: Tensor) -> Tensor:
         """uint8 -> float in 0 .. 1 on the device of the network."""
         return pixels.to(self.device).float() / 255
 
-    def first(self, count: int) -> Batch:
-        """The first pictures, in one batch."""
-        parts = list(self.batches(count))
-        if not parts:
-            raise ValueError(f"no picture of {self.pictures.name} could be read")
-        ids = tuple(name for part in parts for name in part.ids)
-        return Batch(ids, torch.cat([part.pixels for part in parts]), torch.cat([part.labels for part in parts]))
+    def try_out(self) -> None:
+        """Runs one picture through the network.
+
+        Raises:
+            ValueError: no picture can be read, or the answer is not finite.
+        """
+        batch = self.only(0)
+        with evaluation_mode(self.network):
+            logits = self.pixel_network(self.unit(batch.pixels))
+        if not logits.isfinite().all():
+            raise ValueError(
+                f"{self.name} answers picture {batch.ids[0]} with numbers that are not finite (NaN or infinity), so that "
+                "nothing can be found out about it; are these the weights that you mean?"
+            )
+
+    def _readable(self) -> Iterator[tuple[Picture, Tensor]]:
+        return (pair for picture in self.pictures if (pair := self._read(picture)) is not None)
+
+    def _batch(self, group: list[tuple[Picture, Tensor]]) -> Batch:
+        pixels = torch.stack([pixels for _, pixels in group])
+        return Batch(tuple(picture.id for picture, _ in group), pixels, self._labels([p for p, _ in group], pixels))
+
+    def _example_of_skipped(self) -> str:
+        return next((f" ({name}: {why})" for name, why in self.skipped.items()), "")
 
     def _read(self, picture: Picture) -> tuple[Picture, Tensor] | None:
         if picture.id in self.kept:
             return picture, self.kept[picture.id]
         try:
-            pixels = self.protocol.apply(picture.open())
+            image = picture.open()
+            pixels = self.protocol.apply(image)
+            if image.height < pixels.shape[1] and image.width < pixels.shape[2]:
+                self.enlarged.add(picture.id)
             if len(self.kept) * pixels.numel() < MOST_KEPT:
                 self.kept[picture.id] = pixels
             return picture, pixels
@@ -156,9 +190,18 @@ class Subject:
 
     def _labels(self, pictures: list[Picture], pixels: Tensor) -> Tensor:
         if self.targets is not None:
-            return torch.tensor([self.targets[picture.label] for picture in pictures], device=self.device)
+            return torch.tensor([self._target(picture) for picture in pictures], device=self.device)
         with evaluation_mode(self.network):
             return self.pixel_network(self.unit(pixels)).argmax(1)
+
+    def _target(self, picture: Picture) -> int:
+        assert self.targets is not None
+        if not 0 <= picture.label < len(self.targets):
+            raise ClassMismatchError(
+                f"picture {picture.id} of {self.pictures.name} has label {picture.label}, but {self.name} has outputs for "
+                f"labels 0 to {len(self.targets) - 1} only; is this the network for these pictures?"
+            )
+        return self.targets[picture.label]
 
 
 class MixedPictures:
@@ -199,8 +242,8 @@ def pictures_at(images: Any, size: tuple[int, int], limit: int | None = None, se
         found = loose_pictures(Path(images))
         if found is None:
             found = open_pictures(images, scene_size=size)
-            is_mixed = str(images).partition(":")[0] in SCENES or not hasattr(found, "at")
-            found = found if is_mixed else MixedPictures(found, seed)
+            keeps_order = str(images).partition(":")[0] in SCENES or not hasattr(found, "at")
+            found = found if keeps_order else MixedPictures(found, seed)
     assert found is not None
     if len(found) == 0:
         raise LayoutError(f"{found.name} has no pictures")

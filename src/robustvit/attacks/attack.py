@@ -12,12 +12,14 @@ from torch import Tensor
 from robustvit.attacks.pixel_network import PixelNetwork
 from robustvit.corruptions.randomness import keyed_seed
 
-__all__ = ["FIT_BATCH", "Attack", "Batches", "SampleIds"]
+__all__ = ["FIT_BATCH", "FIT_REMEDY", "Attack", "Batches", "SampleIds"]
 
 SampleIds = Sequence[int | str] | None
 
 FIT_BATCH = 16
 """Pictures of a step in which an attack learns, whatever the batch size of the evaluation."""
+FIT_REMEDY = "--corruption-model takes a network that is trained already"
+"""What to do where they do not fit memory."""
 
 Batches = Iterator[Tensor]
 """Pixels float [16, 3, H, W] in 0 .. 1, without end."""

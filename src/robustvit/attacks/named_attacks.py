@@ -158,6 +158,10 @@ class AdversarialPatches(Attack):
 
     def __post_init__(self) -> None:
         _check_share(self.settings)
+        if self.corruption_model is not None and self.settings.patch_size is not None:
+            raise ValueError(
+                f"patch_size={self.settings.patch_size} has no effect with a corruption_model, which has its own; leave it out"
+            )
         if self.corruption_model is None and self.fit_steps < 1:
             raise ValueError(f"fit_steps={self.fit_steps} is not possible; give at least 1, or a corruption_model")
 

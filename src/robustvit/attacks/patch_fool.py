@@ -79,6 +79,8 @@ class PatchFoolSettings:
         for name in ("patches", "iterations"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} is not possible; give at least 1")
+        if self.layer < 0:
+            raise ValueError(f"layer={self.layer} is not possible; give the number of a block, from 0")
         if self.pixels is not None and self.pixels < 1:
             raise ValueError(f"pixels={self.pixels} is not possible; give at least 1, or None for all of the patches")
         if (self.constraint == "none") != (self.limit == 0) or self.limit < 0:

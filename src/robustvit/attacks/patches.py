@@ -173,7 +173,8 @@ def _ranking_loss(
 
 def _features(model: PixelNetwork, x: Tensor) -> list[Tensor]:
     """Image tokens after every block; of a CNN, the positions of its maps."""
-    return [block.tokens.float() for block in block_tokens(model.network, x)]
+    own = next((parameter.dtype for parameter in model.network.parameters()), x.dtype)
+    return [block.tokens.float() for block in block_tokens(model.network, x.to(own))]
 
 
 def _new_scorer(model: PixelNetwork, images: Tensor, settings: PatchSettings, seed: int) -> PatchScorer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
@@ -13,6 +12,7 @@ from robustvit.attacks.gradient_sign import PGD_PRESETS, PgdSettings
 from robustvit.attacks.named_attacks import AdversarialPatches, AutoAttack, Fgsm, PatchFool, Pgd, RandomPatches
 from robustvit.attacks.patch_fool import PatchFoolSettings
 from robustvit.attacks.patches import PatchSettings
+from robustvit.models.names import nearest
 
 __all__ = ["ATTACKS", "build_attack", "options_of"]
 
@@ -47,8 +47,7 @@ def build_attack(name: str, options: Mapping[str, Any] | None = None) -> Attack:
         ValueError: there is no such attack, preset or option, or a value is not possible.
     """
     if name not in ATTACKS:
-        close = difflib.get_close_matches(str(name), ATTACKS, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
+        hint = nearest(str(name), ATTACKS)
         raise ValueError(f"there is no attack {name!r}{hint} (choose among {', '.join(ATTACKS)})")
     given = dict(options or {})
     if wrong := [option for option in given if option not in options_of(name)]:

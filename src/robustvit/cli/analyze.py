@@ -93,21 +93,35 @@ def _print(analysis: Analysis, output: Path) -> None:
     for what, found in analysis.findings.items():
         for key in _quoted(found, analysis):
             values = [_shown(found[name].numbers.get(key)) if name in found else "" for name in analysis.networks]
-            table.add_row(what, key.replace("_", " "), *values)
+            is_curve = any(isinstance(one.numbers.get(key), list) for one in found.values())
+            table.add_row(what, key.replace("_", " ") + (", last block" if is_curve else ""), *values)
     console = tables()
     console.print(table)
     for what, names in analysis.left_out.items():
         for name, why in names.items():
             note(f"{what} of {name} was left out: {why}")
+    for name, facts in analysis.networks.items():
+        if facts["enlarged"]:
+            note(
+                f"{facts['enlarged']} pictures are smaller than the input of {name} ({facts['input'][0]}x{facts['input'][1]})"
+            )
+        if facts["skipped"]:
+            note(f"{len(facts['skipped'])} pictures could not be read by {name}; analysis.json names them")
     note(f"{output}/analysis.html shows it; numbers are in analysis.json, arrays in arrays.npz, figures in figures/")
 
 
 def _quoted(found: Mapping[str, Finding], analysis: Analysis) -> list[str]:
-    """The single numbers that were found for networks, without settings."""
+    """The numbers that were found for networks, and curves over blocks; without settings."""
     numbers = [pair for name, one in found.items() if name in analysis.networks for pair in one.numbers.items()]
     settings = analysis.about["options"]
-    return list(dict.fromkeys(key for key, value in numbers if isinstance(value, float) and key not in settings))
+    return list(dict.fromkeys(key for key, value in numbers if isinstance(_last(value), float) and key not in settings))
+
+
+def _last(value: object) -> object:
+    return value[-1] if isinstance(value, list) and value else value
 
 
 def _shown(value: object) -> str:
-    return f"{value:.3f}" if isinstance(value, float) else ""
+    """A number, or the last one of a curve."""
+    number = _last(value)
+    return f"{number:.3f}" if isinstance(number, float) else ""

@@ -29,7 +29,17 @@ def load_networks(models: Sequence[str], untrained: bool, options: dict[str, Any
         raise ValueError(f"{twice[0]} is given twice; give each network once")
     place = f"cuda:{os.environ['LOCAL_RANK']}" if device == "cuda" and "LOCAL_RANK" in os.environ else device
     with working(f"Loading {', '.join(models)}"):
-        return {model: _load(model, untrained, options).to(place).eval() for model in models}
+        return {model: _load_at_size(model, untrained, options).to(place).eval() for model in models}
+
+
+def _load_at_size(model: str, untrained: bool, options: dict[str, Any]) -> Any:
+    """Networks that take any size, as CNNs do, are not told which."""
+    try:
+        return _load(model, untrained, options)
+    except ValueError as error:
+        if "img_size" not in options or not isinstance(error.__cause__, TypeError) or "img_size" not in str(error.__cause__):
+            raise
+    return _load(model, untrained, {name: value for name, value in options.items() if name != "img_size"})
 
 
 def _load(model: str, untrained: bool, options: dict[str, Any]) -> Any:

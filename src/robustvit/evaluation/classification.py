@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from robustvit.attacks.attack import Attack
+from robustvit.attacks.attack import FIT_BATCH, FIT_REMEDY, Attack
 from robustvit.attacks.pixel_network import PixelNetwork
 from robustvit.data.pictures import Picture, PictureSet, UnreadablePictureError
 from robustvit.data.protocols import Protocol
@@ -197,7 +197,8 @@ def classify(
     with Prefetch(_inputs(task, batches)) as inputs:
         for decoded in inputs:
             assert isinstance(decoded, _Decoded)
-            attacker.prepare(step)
+            with fits_memory(FIT_BATCH, task.protocol.size, FIT_REMEDY):
+                attacker.prepare(step)
             with fits_memory(len(decoded.kept), task.protocol.size):
                 outcome = _answer(model, task, decoded, inputs, attacker, step)
             step(len(decoded.skipped) * len(task.rows))

@@ -16,7 +16,7 @@ from robustvit.evaluation.processes import Processes
 from robustvit.evaluation.results import Results
 from robustvit.files import explained, write_whole
 
-__all__ = ["UnfinishedRunError", "fingerprint_of", "finished_results", "unfinished_folder"]
+__all__ = ["UnfinishedRunError", "add_weights", "fingerprint_of", "finished_results", "unfinished_folder"]
 
 
 class UnfinishedRunError(ValueError):
@@ -30,15 +30,20 @@ def fingerprint_of(models: dict[str, nn.Module], jobs: dict[str, list[Job]], sui
         digest.update(repr((attack.name, attack.describe())).encode())  # the weights of a corruption network as well
     for name, network in models.items():
         digest.update(name.encode())
-        for key, tensor in network.state_dict().items():
-            digest.update(f"{key}{tuple(tensor.shape)}{tensor.dtype}".encode())
-            if tensor.numel():
-                digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        add_weights(digest, network)
         for task in (task for job in jobs[name] for task in job.tasks):
             pictures = task.pictures
             digest.update(repr((pictures.name, len(pictures), pictures.classes, task.protocol, task.conditions)).encode())
             digest.update(repr((task.mean, task.std)).encode())
     return digest.hexdigest()
+
+
+def add_weights(digest: hashlib.blake2b, network: nn.Module) -> None:
+    """Lets a digest depend on all weights of a network."""
+    for key, tensor in network.state_dict().items():
+        digest.update(f"{key}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        if tensor.numel():
+            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
 
 
 def finished_results(output: Path, fingerprint: str) -> Results | None:

@@ -50,8 +50,9 @@ def occlusion_plates(found: Findings) -> list[Plate]:
         _histograms(axes[1], with_cosines, "cosine of attention, one value a picture and mask", places)
     first = next(iter(found.values())).numbers
     reading = (
-        f"{first['masks']} random masks, each covering {first['rho']:.0%} of the patches with noise. Left, the accuracy under "
-        "each mask: the middle half in the box, the median as its line, and the whole range. Right, how alike attention stays."
+        f"{first['masks']} random masks, each covering {first['rho']:.0%} of the patches (rounded up) with noise. The "
+        "accuracy under each mask: the middle half in the box, the median as its line, and the whole range."
+        + (" Right, how alike attention stays." if with_cosines else "")
     )
     shown = (("mean_accuracy", "mean accuracy"), ("lowest_accuracy", "lowest"), ("highest_accuracy", "highest"))
     return [
@@ -139,7 +140,8 @@ def bottleneck_plates(found: Findings) -> list[Plate]:
         axis.set_aspect("equal")
     reading = (
         "Self-attention as an iteration that groups points (FAN, section 2.3): every cross moves to the mean of the points, "
-        "weighted by how well they fit it. It is the same step as attention with the crosses as keys. No network is involved."
+        "weighted by how well they fit it. Where the crosses have the same norm, this is the step of attention with the "
+        "crosses as keys. No network is involved."
     )
     return [Plate("bottleneck", "Attention as grouping", reading, figure)]
 

@@ -116,8 +116,9 @@ def from_zero(axis: Any) -> None:
 
 
 def short(name: str) -> str:
-    """The name of a network where there is little room: its end, which tells files apart."""
-    return name if len(name) <= LONGEST else f"\N{HORIZONTAL ELLIPSIS}{name[-LONGEST + 1 :]}"
+    """The name of a network where there is little room: its end, which tells files apart; nothing of it is mathematics."""
+    kept = name if len(name) <= LONGEST else f"\N{HORIZONTAL ELLIPSIS}{name[-LONGEST + 1 :]}"
+    return f"{' ' if kept.startswith('_') else ''}{kept}".replace("$", r"\$")  # a legend leaves out what begins with _
 
 
 def encode(figure: Any, kind: Literal["png", "svg"]) -> bytes:

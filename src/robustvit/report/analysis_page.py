@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from robustvit.files import write_whole
 from robustvit.report import analysis_curves as curves
 from robustvit.report import analysis_pictures as pictures
-from robustvit.report.analysis_drawing import Plate, encode
+from robustvit.report.analysis_drawing import Plate, encode, short
 from robustvit.report.numbers import words
 from robustvit.report.page import page_environment
 
@@ -49,8 +49,17 @@ def plates_of(analysis: Analysis) -> Iterator[tuple[str, list[Plate]]]:
         "patch-corruption": pictures.patch_corruption_plates,
         "bottleneck": curves.bottleneck_plates,
     }
+    names = _told_apart(list(analysis.networks))
     for what, found in analysis.findings.items():
-        yield what, drawers[what](found)
+        yield what, drawers[what]({names.get(name, name): one for name, one in found.items()})
+
+
+def _told_apart(names: list[str]) -> dict[str, str]:
+    """Names that stay different when they are shortened."""
+    return {
+        name: f"{name} ({i + 1})" if [short(other) for other in names].count(short(name)) > 1 else name
+        for i, name in enumerate(names)
+    }
 
 
 def spoiling(analysis: Analysis) -> str:
@@ -93,6 +102,7 @@ def render_analysis(analysis: Analysis, sections: list[Section]) -> str:
             missing=missing,
             skipped=skipped,
             spoiled_by=spoiling(analysis),
+            is_spoiled=any(what in analysis.findings for what in ("attention", "stability", "clusters")),
             leads=list(_leads(analysis)),
         )
     )

@@ -16,6 +16,8 @@ __all__ = ["attention_plates", "cluster_plates", "patch_corruption_plates", "tok
 Findings = Mapping[str, Finding]
 STATES = ("clean", "spoiled")
 MOST_HEADS = 12
+MORE_COLOURS = ("#888888", "#56b4e9", "#e69f00", "#f0e442", "#cc79a7", "#009e73", "#d55e00", "#999933", "#882255", "#44aa99")
+"""Of groups beyond the first ones."""
 BACKGROUND, LOW, HIGH = "#1c2250", "#2fb8c6", "#ffd83d"
 
 
@@ -44,8 +46,9 @@ def _whole_maps(found: Findings, spoiled_by: str) -> Plate:
     figure.colorbar(image, ax=axes[:, 3], shrink=0.8).ax.tick_params(labelsize=7)
     reading = (
         "Every row of a map is one token, and its bright columns are the tokens that it looks at (last chosen block, heads "
-        "averaged). A bright diagonal: tokens look at themselves. Bright vertical stripes: all tokens look at the same few "
-        "ones. One colour scale for all networks, on which dark values are lifted."
+        "averaged; of Swin, the places in a window, windows averaged; of more than 256 tokens, squares of them). A bright "
+        "diagonal: tokens look at themselves. Bright vertical stripes: all tokens look at the same few ones. One colour scale "
+        "for all networks, on which dark values are lifted."
     )
     return Plate("attention", "Attention between all tokens", reading, figure)
 
@@ -118,7 +121,8 @@ def cluster_plates(found: Findings, spoiled_by: str) -> list[Plate]:
     """Pictures with their groups for the first chosen block; with several blocks, the first picture through all of them."""
     shown = sorted({int(key.split("/")[0]) for one in found.values() for key in one.arrays})
     reading = (
-        f"Tokens with the same colour form a group (spectral clustering of their features). Beside it, the same picture with "
+        "Tokens with the same colour form a group (spectral clustering of their features after the first block of the table; "
+        "in a CNN, positions of the map). Beside it, the same picture with "
         f"{spoiled_by}; groups that overlap most have the same colour. Groups that follow objects, and stay when the picture "
         "is spoiled, are what FAN calls visual grouping. Agreement is the adjusted Rand index: 1 the same, 0 chance."
     )
@@ -162,7 +166,7 @@ def _groups(axis: Any, arrays: Mapping[str, np.ndarray], i: int, state: str, lay
     picture, labels = arrays[f"{i}/{state}/picture"], arrays[f"{i}/{state}/{layer}"]
     H, W = picture.shape[:2]
     axis.imshow(picture.mean(-1), cmap="gray", vmin=0, vmax=255)
-    colours = ListedColormap([*COLOURS, "#888888"])
+    colours = ListedColormap([*COLOURS, *MORE_COLOURS])
     axis.imshow(labels, cmap=colours, vmin=0, vmax=colours.N - 1, alpha=0.65, interpolation="nearest", extent=_extent(H, W))
 
 
@@ -237,9 +241,9 @@ def patch_corruption_plates(found: Findings) -> list[Plate]:
                 axis.set_title(f"{confidence:.0%}", fontsize=8)
     rho = next(iter(found.values())).numbers["rho"]
     reading = (
-        f"A small network chooses {rho:.0%} of the patches, those whose loss changes the features of the network most; they "
-        "are covered with noise. Above each picture: the confidence of the true class. The table compares with as many random "
-        "patches."
+        f"A small network chooses {rho:.0%} of the patches (rounded up), those whose loss changes the features of the network "
+        "most; they are covered with noise. Above each picture: the confidence of the true class. The table compares with as "
+        "many random patches."
     )
     shown = {"clean": "clean", "spoiled": "chosen patches", "by_chance": "random patches"}
     rows = tuple(

@@ -67,6 +67,17 @@ def test_wrong_requests_end_with_code_2_and_a_message(
     assert not (tmp_path / "out" / "analysis.json").exists()
 
 
+def test_a_cnn_is_analysed_at_a_size_of_your_own_beside_a_transformer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    networks = ["resnet10t", "vit_tiny_patch16_224", "--untrained", "--img-size", "64", "64"]
+    what = ["--what", "clusters", "noise-decay", "--clusters", "11", "--limit", "2"]
+    assert main(["analyze", *networks, *what, "--output", str(tmp_path / "out")]) == 0
+    told = capsys.readouterr()
+    assert "adjusted rand index, last block" in told.out
+    assert "2 pictures are smaller" not in told.err  # generated at that size
+
+
 def test_a_grey_picture_and_one_of_one_pixel_are_analysed(tmp_path: Path) -> None:
     Image.new("L", (40, 30), 90).save(tmp_path / "grey.png")
     Image.new("RGB", (1, 1)).save(tmp_path / "pixel.png")

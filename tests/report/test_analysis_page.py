@@ -38,6 +38,17 @@ def analysis() -> Analysis:
     return analyze(models, "scenes-easy:3", ["all"], options)
 
 
+def test_odd_and_long_names_stay_apart_in_figures() -> None:
+    names = ["local-dir:runs/a/fan_hybrid_base_tap_adl/best", "local-dir:runs/b/fan_hybrid_base_tap_adl/best", "_$x\\y$"]
+    model = rv.create_model("vit_nano", pretrained=True)
+    found = analyze(dict.fromkeys(names, model), "scenes-easy:2", ["head-diversity"])
+    ((_, (plate,)),) = plates_of(found)
+    labels = [line.get_label() for line in plate.figure.axes[0].lines]
+    assert len(set(labels)) == 3
+    assert all(label.strip() and not label.startswith("_") for label in labels)
+    assert encode(plate.figure, "svg")
+
+
 def test_every_finding_has_a_figure_and_every_figure_says_how_to_read_it(analysis: Analysis) -> None:
     plates = dict(plates_of(analysis))
     assert plates.keys() == analysis.findings.keys()

@@ -17,8 +17,9 @@ DATA = ["--data", "scenes-easy:6"]
 
 
 def test_the_table_has_each_attack_with_its_interval_and_its_perturbation(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     attacks = ["--attack", "fgsm", "patches-random", "--eps", "2/255", "--masks", "2"]
     assert main(["attack", "vit_nano", "fan_vit_nano", *DATA, *attacks, "--output", str(tmp_path)]) == 0
     printed = capsys.readouterr()
@@ -99,6 +100,7 @@ def test_a_finished_run_is_shown_again(tmp_path: Path) -> None:
     assert (tmp_path / "results.json").read_text() == first
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_result_of_one(tmp_path: Path) -> None:
     attacks = ["--attack", "pgd", "patches-adversarial", "--steps", "2", "--fit-steps", "1", "--batch-size", "2"]
     command = ["-m", "robustvit", "attack", "vit_nano", "--data", "scenes-easy:4", *attacks]

@@ -46,8 +46,9 @@ def planned(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[st
 
 
 def test_a_sweep_prints_its_table_writes_its_files_and_can_be_shown_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     command = ["sweep", "--vary", "optimizer.lr=0.001,0.02", "--seeds", "0,1", *TINY, "--output", str(tmp_path)]
     command += ["--data", "scenes-easy:6", "--suite", "clean", "noise", "--limit", "4"]
     assert main(command) == 0
@@ -149,6 +150,7 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path, capsys:
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["waiting", "waiting"]
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_numbers_of_one_and_go_on_after_a_failure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

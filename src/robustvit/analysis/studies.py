@@ -134,7 +134,9 @@ def _noise_decay(subject: Subject) -> Finding:
     batches = ((batch.ids, subject.normalised(batch.pixels)) for batch in subject.batches())
     values = noise_decay.noise_decay(subject.network, batches, kind=options.noise, sigma=options.sigma, seed=options.seed)
     numbers = {"kind": options.noise, "sigma": options.sigma if options.noise == "perturbation" else 1.0}
-    return Finding(noise_decay.DEFINITIONS[options.noise], {**numbers, "blocks": _list(values)}, {"blocks": values.numpy()})
+    return Finding(
+        noise_decay.DEFINITIONS[options.noise], {**numbers, "strength": _list(values)}, {"strength": values.numpy()}
+    )
 
 
 def _clusters(subject: Subject) -> Finding:

@@ -109,7 +109,7 @@ def noise_decay_plates(found: Findings) -> list[Plate]:
     figure = new_figure(6.4, 3.4)
     axis = figure.subplots()
     first = next(iter(found.values())).numbers
-    lines(axis, {name: one.numbers["blocks"] for name, one in found.items()}, "noise after each block", "relative strength")
+    lines(axis, {name: one.numbers["strength"] for name, one in found.items()}, "noise after each block", "relative strength")
     from_zero(axis)
     _legend(figure, found)
     if first["kind"] == "perturbation":

@@ -88,6 +88,16 @@ def test_numbers_do_not_depend_on_the_batch_size_and_two_networks_share_a_run() 
                 assert value == pytest.approx(large[name]["networks"][model][key], rel=1e-3, abs=1e-4), (name, key)
 
 
+def test_labels_of_tokens_do_not_depend_on_the_batch_size_though_pictures_are_mixed() -> None:
+    models = {"vit": network("vit_nano")}
+    found = [
+        analyze(models, "scenes-easy:5", ["token-labels"], AnalysisOptions(batch_size=size)).findings["token-labels"]["vit"]
+        for size in (2, 5)
+    ]
+    for name, values in found[0].arrays.items():
+        np.testing.assert_allclose(values, found[1].arrays[name], atol=1e-5)
+
+
 def test_attention_of_the_trained_network_changes_more_under_more_noise() -> None:
     models = {"vit_nano": rv.create_model("vit_nano", pretrained=True)}
     found = [

@@ -173,8 +173,10 @@ def _second_last(subject: Subject) -> int:
 def _token_labels(subject: Subject) -> Finding:
     options, model = subject.options, subject.pixel_network
     parts: dict[str, list[np.ndarray]] = {}
-    for batch in subject.batches(max(options.shown, CONFIDENCES_OF)):
-        broken = fully_augmented(model, batch.pixels, batch.ids, options.seed)
+    batches = list(subject.batches(max(options.shown, CONFIDENCES_OF)))  # partners of CutMix are chosen among all of them
+    everything = torch.cat([batch.pixels for batch in batches])
+    augmentations = fully_augmented(model, everything, [i for batch in batches for i in batch.ids], options.seed)
+    for batch, broken in zip(batches, augmentations.split([len(batch.ids) for batch in batches]), strict=True):
         inputs = (subject.normalised(batch.pixels), model.normalise(broken.to(subject.device)).to(subject.dtype))
         how: dict[str, Any] = dict(seed=options.seed, sample_ids=batch.ids)
         found, augmented = (labels_of.token_labels(subject.network, x, batch.labels, **how) for x in inputs)

@@ -65,7 +65,7 @@ def test_every_analysis_is_possible_on_every_family(family: str) -> None:
 
 def test_a_cnn_does_what_needs_no_attention_and_says_so_when_asked_for_more() -> None:
     cnn = timm.create_model("resnet10t", num_classes=10)
-    cnn.pretrained_cfg["input_size"] = (3, 64, 64)
+    cnn.pretrained_cfg["input_size"] = (3, 32, 32)
     found = analyze({"cnn": cnn}, "scenes-easy:4", ["all"], QUICK)
     assert set(found.findings) == {"occlusion", "eigenvalues", "noise-decay", "clusters", "patch-corruption", "bottleneck"}
     assert set(found.left_out) == EVERY - set(found.findings)

@@ -68,8 +68,9 @@ def test_wrong_requests_end_with_code_2_and_a_message(
 
 
 def test_a_cnn_is_analysed_at_a_size_of_your_own_beside_a_transformer(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     networks = ["resnet10t", "vit_tiny_patch16_224", "--untrained", "--img-size", "64", "64"]
     what = ["--what", "clusters", "noise-decay", "--clusters", "11", "--limit", "2"]
     assert main(["analyze", *networks, *what, "--output", str(tmp_path / "out")]) == 0

@@ -83,6 +83,7 @@ def test_cores_are_shared_among_the_processes_of_a_machine(monkeypatch: pytest.M
     assert _cores() == 1
 
 
+@pytest.mark.slow
 def test_under_torchrun_one_summary_is_printed(tmp_path: Path) -> None:
     source = fill(tmp_path / "set", 3)
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *COMMAND[1:]]

@@ -103,12 +103,22 @@ def test_a_place_that_cannot_be_written_to_is_refused_at_once(tmp_path: Path, ca
 
 
 def test_two_processes_give_the_result_of_one(weights: Path, tmp_path: Path) -> None:
-    command = ["-m", "robustvit", "eval", f"rvt_nano={weights}", *MIXED, "--batch-size", "2"]
+    command = [
+        "eval",
+        f"rvt_nano={weights}",
+        "--data",
+        "scenes:3",
+        "--suite",
+        "noise",
+        "imagenet-p",
+        "--batch-size",
+        "1",
+        "--output",
+    ]
+    assert main([*command, str(tmp_path / "one")]) == 0
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "robustvit"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *command]
-    for name, arguments in (("one", command), ("two", launcher)):
-        run = [sys.executable, *arguments, "--output", str(tmp_path / name)]
-        subprocess.run(run, check=True, env=environment, capture_output=True)
+    subprocess.run([*launcher, *command, str(tmp_path / "two")], check=True, env=environment, capture_output=True)
     one, two = (rv.Results.load(tmp_path / name) for name in ("one", "two"))
     assert one.models[0].cells == two.models[0].cells
     assert one.models[0].summary == two.models[0].summary

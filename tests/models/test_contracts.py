@@ -23,6 +23,7 @@ from robustvit.layers import image_groups
 
 NAMES = rv.list_models()
 NANO = [name for name in NAMES if name.endswith("nano")]
+SLOW_TO_COMPILE = ("fan_swin_nano", "fan_hybrid_nano")
 STRUCTURES = [
     n for n in NAMES if n in NANO or n in ("fan_vit_small_se", "fan_vit_small_ca", "fan_hybrid_xlarge", "rvt_tiny_plus")
 ]
@@ -375,7 +376,7 @@ def test_compiler_follows_the_network_without_a_break(name: str) -> None:
         )
 
 
-@pytest.mark.parametrize("name", NANO)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW_TO_COMPILE else n for n in NANO])
 def test_compiled_image_groups_agree_at_any_batch_without_a_break(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = shallow(name, tap=4).eval()
     batches = [images(name, batch=n) for n in (2, 3)]

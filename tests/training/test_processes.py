@@ -98,7 +98,8 @@ def test_two_processes_give_the_weights_of_one(tmp_path: Path, parallel: str) ->
     assert norms[0] == pytest.approx(norms[1], rel=1e-3)
 
 
-@pytest.mark.parametrize("parallel", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_two_processes_that_stop_and_resume_are_bit_identical_to_two_that_do_not(tmp_path: Path, parallel: str) -> None:
     """On a network with batch norm, whose statistics the processes share after every update."""
     changes = ["methods.afat={}", "loop.ema_decay=0.9", "model.drop_path=0.1", "data.val=", f"loop.parallel={parallel}"]

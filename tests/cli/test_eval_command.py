@@ -102,6 +102,7 @@ def test_a_place_that_cannot_be_written_to_is_refused_at_once(tmp_path: Path, ca
         assert told in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_result_of_one(weights: Path, tmp_path: Path) -> None:
     command = [
         "eval",

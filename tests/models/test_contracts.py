@@ -23,7 +23,8 @@ from robustvit.layers import image_groups
 
 NAMES = rv.list_models()
 NANO = [name for name in NAMES if name.endswith("nano")]
-SLOW_TO_COMPILE = ("fan_swin_nano", "fan_hybrid_nano")
+QUICK_NANO = [n if n == "fan_vit_nano" else pytest.param(n, marks=pytest.mark.slow) for n in NANO]
+"""For what takes seconds with each."""
 STRUCTURES = [
     n for n in NAMES if n in NANO or n in ("fan_vit_small_se", "fan_vit_small_ca", "fan_hybrid_xlarge", "rvt_tiny_plus")
 ]
@@ -299,7 +300,7 @@ def test_state_dict_survives_safetensors(name: str, tmp_path: Path) -> None:
         torch.testing.assert_close(other(x), model(x))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BY_SIZE)
 def test_own_weight_file_loads_through_timm(name: str, tmp_path: Path) -> None:
     model = shallow(name, num_classes=6).eval()
     file = tmp_path / "weights.pth"
@@ -376,7 +377,7 @@ def test_compiler_follows_the_network_without_a_break(name: str) -> None:
         )
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW_TO_COMPILE else n for n in NANO])
+@pytest.mark.parametrize("name", QUICK_NANO)
 def test_compiled_image_groups_agree_at_any_batch_without_a_break(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = shallow(name, tap=4).eval()
     batches = [images(name, batch=n) for n in (2, 3)]
@@ -400,7 +401,7 @@ def test_compiled_network_agrees(name: str) -> None:
         torch.testing.assert_close(torch.compile(model)(x), expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", NANO)
+@pytest.mark.parametrize("name", QUICK_NANO)
 def test_onnx_file_agrees_with_the_network(name: str, tmp_path: Path) -> None:
     from robustvit.exporting import export_onnx
 

@@ -73,7 +73,7 @@ def test_ctrl_c_ends_the_update_saves_and_says_how_to_go_on(tmp_path: Path) -> N
     assert f"checkpoint-{last:08d}.pt" in {file.name for file in saved}
 
 
-@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+@pytest.mark.parametrize("parallel", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])
 def test_two_processes_give_the_weights_of_one(tmp_path: Path, parallel: str) -> None:
     # plain SGD: Adam and clipping would hide a gradient of the wrong length
     changes = [

@@ -170,7 +170,7 @@ def test_inertia_and_power_iterations_agree_with_the_spectrum(n: int, rank: int,
     gram = Z @ Z.mT
     spectrum = torch.linalg.eigvalsh(gram)
     largest = largest_eigenvalue(gram)
-    torch.testing.assert_close(largest, spectrum[:, -1], rtol=0.02, atol=1e-12)
+    torch.testing.assert_close(largest, spectrum[:, -1], rtol=1e-3, atol=1e-12)
     threshold = torch.tensor([0.3, 2.0], dtype=torch.float64)
     assert count_above(gram, threshold).tolist() == (spectrum > threshold[:, None]).sum(1).tolist()
 

@@ -14,10 +14,12 @@ from torch import Tensor, nn
 
 from robustvit.block_outputs import block_tokens
 
-__all__ = ["EPSILON", "EigenvalueCounts", "count_above", "eigenvalue_counts", "significant_eigenvalues"]
+__all__ = ["EPSILON", "EigenvalueCounts", "count_above", "eigenvalue_counts", "largest_eigenvalue", "significant_eigenvalues"]
 
 EPSILON = 0.01
-POWER_STEPS = 30
+POWER_STEPS, TOLERANCE = 40, 1e-6
+LEAST_IN_SINGLE = 1e-3
+"""Thresholds from here on are far above the rounding of single precision."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ def significant_eigenvalues(tokens: Tensor, epsilon: float = EPSILON) -> Tensor:
     """
     if not 0 < epsilon < 1:
         raise ValueError(f"epsilon={epsilon!r} is not possible; give a share of the largest eigenvalue, between 0 and 1")
-    Z = (tokens.cpu() if tokens.device.type == "mps" else tokens).double()  # which mps has not
+    Z = tokens.cpu() if tokens.device.type == "mps" else tokens  # mps has no double precision
+    Z = Z.to(torch.promote_types(Z.dtype, torch.float32 if epsilon >= LEAST_IN_SINGLE else torch.float64))
     if not Z.isfinite().all():
         raise ValueError("the tokens are not finite numbers (NaN or infinity), so that they have no eigenvalues")
     gram = Z @ Z.mT if Z.shape[1] < Z.shape[2] else Z.mT @ Z
@@ -59,23 +62,22 @@ def significant_eigenvalues(tokens: Tensor, epsilon: float = EPSILON) -> Tensor:
 
 
 def largest_eigenvalue(matrices: Tensor) -> Tensor:
-    """[B], of positive semi-definite matrices [B, n, n]: `POWER_STEPS` power iterations with the 8th power of the matrix."""
-    power = matrices
-    for _ in range(3):
-        power = power / _trace(power)
-        power = power @ power
-    power = power / _trace(power)
-    column = power.diagonal(dim1=-2, dim2=-1).argmax(-1)  # has a part along the first eigenvector
-    vector = power[torch.arange(len(power)), :, column, None]  # B n 1
+    """[B], of positive semi-definite matrices [B, n, n]: power iterations until they stand still, else by the spectrum."""
+    column = matrices.diagonal(dim1=-2, dim2=-1).argmax(-1)
+    vector = matrices[torch.arange(len(matrices)), :, column, None]  # B n 1, not 0 unless the matrix is
+    tiny = torch.finfo(matrices.dtype).tiny
+    value = torch.zeros_like(vector[:, 0, 0])
+    stands = torch.zeros_like(value, dtype=torch.bool)
     for _ in range(POWER_STEPS):
-        vector = power @ vector
-        vector = vector / vector.norm(dim=1, keepdim=True).clamp(min=torch.finfo(power.dtype).tiny)
-    return (vector * (matrices @ vector)).sum((1, 2))
-
-
-def _trace(matrices: Tensor) -> Tensor:
-    """[B, 1, 1], never 0."""
-    return matrices.diagonal(dim1=-2, dim2=-1).sum(-1).clamp(min=torch.finfo(matrices.dtype).tiny)[:, None, None]
+        vector = vector / vector.norm(dim=1, keepdim=True).clamp(min=tiny)
+        product = matrices @ vector
+        before, value = value, (vector * product).sum((1, 2))  # a Rayleigh quotient, which only grows
+        stands = value - before <= TOLERANCE * value
+        if stands.all():
+            return value
+        vector = product
+    value[~stands] = torch.linalg.eigvalsh(matrices[~stands])[:, -1]
+    return value
 
 
 def count_above(matrices: Tensor, threshold: Tensor) -> Tensor:

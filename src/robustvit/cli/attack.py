@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from robustvit.cli.console import note, print_json, progress_bar, tables
+from robustvit.cli.console import note, print_json
+from robustvit.cli.measured import measure, print_results
 from robustvit.cli.networks import load_networks
 
 if TYPE_CHECKING:
@@ -165,13 +166,13 @@ def attack(
     options = {"num_classes": num_classes, "img_size": img_size}
     networks = load_networks(models, untrained, {k: v for k, v in options.items() if v}, device)
     how = {"class_map": class_map, "protocol": protocol, "size": img_size, "limit": limit, "seed": seed, "resume": resume}
-    results = _measure(networks, data, output, {**how, "suite": suite, "attacks": attacks, "batch_size": batch_size})
+    results = measure(networks, data, output, {**how, "suite": suite, "attacks": attacks, "batch_size": batch_size})
     if int(os.environ.get("RANK", "0")):
         return
     if as_json:
         print_json(results.to_json())
         return
-    _print(results)
+    print_results(results, _accuracies(results), lambda difference: list(difference.summary))
     note(f"{output}/report.html shows it; {output}/results.json and results.csv have the numbers")
 
 
@@ -219,32 +220,6 @@ def _build(names: Sequence[str], given: dict[str, Any]) -> list[Attack]:
     return built
 
 
-def _measure(networks: dict[str, Any], data: str, output: Path, how: dict[str, Any]) -> Results:
-    from robustvit.evaluation.evaluate import evaluate
-
-    try:
-        with progress_bar() as report:
-            return evaluate(networks, data, output=output, report=report, **how)
-    except KeyboardInterrupt:
-        note(f"stopped; what is done is kept in {output}, and the same command with --resume goes on from there")
-        raise
-
-
-def _print(results: Results) -> None:
-    console = tables()
-    console.print(_accuracies(results))
-    if results.differences:
-        console.print(_differences(results))
-    skipped = sum(len(model.skipped) for model in results.models)
-    if skipped:
-        console.print(f"{skipped} pictures could not be read; results.json names them", highlight=False)
-    for model in results.models:
-        if lost := sum(cell.no_answer for cell in model.cells):
-            console.print(
-                f"{model.name} gave {lost} answers that are not finite numbers; they count as wrong", highlight=False
-            )
-
-
 def _accuracies(results: Results) -> Table:
     from rich.table import Table
 
@@ -270,20 +245,3 @@ def _perturbation(model: ModelResults, key: str) -> tuple[str, str, str]:
     if changes is None:
         return "", "", ""
     return f"{255 * changes[0]:.1f}/255", f"{changes[1]:.2f}", f"{changes[2]:.1%}"
-
-
-def _differences(results: Results) -> Table:
-    """Every two networks, clean and under every attack."""
-    from rich.table import Table
-
-    from robustvit.report.numbers import change, change_interval, is_clear
-
-    table = Table(header_style="bold", pad_edge=False)
-    for heading in ("difference", "of", "points", "95 % interval", ""):
-        table.add_column(heading, justify="right" if heading == "points" else "left")
-    for difference in results.differences:
-        for key, value in difference.summary.items():
-            remark = "may be chance" if is_clear(value) is False else ""
-            numbers = (change(key, value.value), change_interval(key, value))
-            table.add_row(f"{difference.first} - {difference.second}", key.replace("_", " "), *numbers, remark)
-    return table

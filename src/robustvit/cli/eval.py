@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from robustvit.cli.console import note, print_json, progress_bar, tables
+from robustvit.cli.console import note, print_json
+from robustvit.cli.measured import measure, print_results
 from robustvit.cli.networks import load_networks
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from robustvit.evaluation.results import Results, Value
+    from robustvit.evaluation.results import Difference, Results, Value
 
 __all__ = ["eval"]
 
@@ -69,46 +69,20 @@ def eval(  # noqa: A001
     networks = load_networks(models, untrained, {k: v for k, v in given.items() if v}, device)
     how = {"class_map": class_map, "protocol": protocol, "size": img_size, "limit": limit, "seed": seed, "resume": resume}
     how |= {"jpeg": not no_jpeg, "channel_order": "bgr" if bgr else "rgb", "frost_folder": frost_folder}
-    results = _measure(networks, data, suite, output, {**how, "batch_size": batch_size})
+    results = measure(networks, data, output, {**how, "suite": suite, "batch_size": batch_size})
     if int(os.environ.get("RANK", "0")):
         return
     if as_json:
         print_json(results.to_json())
         return
-    _print(results)
+    print_results(results, _summaries(results), _ranking)
     note(f"{output}/report.html shows it; {output}/results.json and results.csv have the numbers")
-
-
-def _measure(networks: dict[str, Any], data: str, suite: Sequence[str], output: Path, how: dict[str, Any]) -> Results:
-    from robustvit.evaluation.evaluate import evaluate
-
-    try:
-        with progress_bar() as report:
-            return evaluate(networks, data, suite, output=output, report=report, **how)
-    except KeyboardInterrupt:
-        note(f"stopped; what is done is kept in {output}, and the same command with --resume goes on from there")
-        raise
 
 
 def _shown(name: str, value: Value) -> str:
     form = ".2f" if "distance" in name else ".1%"
     interval = "" if value.low is None or value.high is None else f" ({value.low:{form}} to {value.high:{form}})"
     return f"{value.value:{form}}{interval}"
-
-
-def _print(results: Results) -> None:
-    console = tables()
-    console.print(_summaries(results))
-    if results.differences:
-        console.print(_differences(results))
-    skipped = sum(len(model.skipped) for model in results.models)
-    if skipped:
-        console.print(f"{skipped} pictures could not be read; results.json names them", highlight=False)
-    for model in results.models:
-        if lost := sum(cell.no_answer for cell in model.cells):
-            console.print(
-                f"{model.name} gave {lost} answers that are not finite numbers; they count as wrong", highlight=False
-            )
 
 
 def _summaries(results: Results) -> Table:
@@ -133,20 +107,8 @@ def _keys(results: Results) -> list[str]:
     return list(dict.fromkeys(key for model in results.models for key in model.summary))
 
 
-def _differences(results: Results) -> Table:
-    """Every two networks, by the number that ranks them in each measurement."""
-    from rich.table import Table
-
+def _ranking(difference: Difference) -> list[str]:
+    """The number that ranks networks in this measurement, if it was measured."""
     from robustvit.report.headline import RANKED_BY
-    from robustvit.report.numbers import change, change_interval, is_clear
 
-    table = Table(header_style="bold", pad_edge=False)
-    for heading in ("difference", "of", "points", "95 % interval", ""):
-        table.add_column(heading, justify="right" if heading == "points" else "left")
-    for difference in results.differences:
-        if name := next((name for name in RANKED_BY if name in difference.summary), None):
-            value = difference.summary[name]
-            remark = "may be chance" if is_clear(value) is False else ""
-            numbers = (change(name, value.value), change_interval(name, value))
-            table.add_row(f"{difference.first} - {difference.second}", name.replace("_", " "), *numbers, remark)
-    return table
+    return [name for name in RANKED_BY if name in difference.summary][:1]

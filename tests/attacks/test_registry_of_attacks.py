@@ -102,6 +102,8 @@ def test_the_masks_of_random_patches_are_different_ones(network: PixelNetwork) -
         ("patches-random", {"masks": 0}, "masks=0 is not possible"),
         ("patches-adversarial", {"fit_steps": 0}, "fit_steps=0 is not possible"),
         ("autoattack", {"norm": "L3", "eps": 1.0}, "norm='L3' is not known"),
+        ("patches-adversarial", {"fit_steps": 3, "corruption_model": "runs/afat"}, "fit_steps has no effect"),
+        ("patches-adversarial", {"patch_size": 8, "corruption_model": "runs/afat"}, "patch_size=8 has no effect"),
         ("autoattack", {"norm": "L2"}, "needs an eps of its own"),
         ("autoattack", {"version": "rand"}, "version='rand' is not known"),
         ("autoattack", {"parts": ("pgd",)}, "has no part 'pgd'"),

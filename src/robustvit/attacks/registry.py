@@ -54,6 +54,8 @@ def build_attack(name: str, options: Mapping[str, Any] | None = None) -> Attack:
         raise ValueError(f"{name} has no option {wrong[0]!r}; it has {', '.join(options_of(name))}")
     if given.get("norm", "Linf") != "Linf" and "eps" not in given:
         raise ValueError(f"norm={given['norm']!r} needs an eps of its own, in pixel units over the whole picture, such as 0.5")
+    if given.get("corruption_model") is not None and "fit_steps" in given:
+        raise ValueError("fit_steps has no effect with a corruption_model, which is trained already; give one of them")
     preset = _preset(given.pop("preset", None))
     if name == "fgsm":
         return Fgsm(**{"eps": preset.eps, **given})

@@ -156,6 +156,8 @@ def test_the_pictures_of_class_folders_are_mixed_and_those_of_a_folder_keep_thei
         (dict(clusters=65), "clusters=65 is not possible; give 2 to 16"),
         (dict(query=(0.5, 1.5)), "row and column as shares"),
         (dict(masks=0), "masks=0 is not possible"),
+        (dict(fit_steps=0), "fit_steps=0 is not possible; give at least 1"),
+        (dict(fit_steps=9, corruption_model="runs/afat"), "fit_steps has no effect with a corruption_model"),
     ],
 )
 def test_impossible_settings_are_refused(options: dict[str, Any], told: str) -> None:

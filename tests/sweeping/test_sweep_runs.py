@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,7 @@ def test_resuming_tries_a_failed_cell_again(tmp_path: Path) -> None:
     again = tiny_sweep(tmp_path / "sweep", resume=True, **options)
     assert [cell.state for cell in again.cells] == ["done", "done"]
     assert again.cells[0] == first.cells[0]
+    assert again.makers == [version("robustvit")]
 
 
 @pytest.fixture

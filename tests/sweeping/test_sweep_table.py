@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,3 +74,14 @@ def test_mce_is_shown_where_imagenet_c_was_measured() -> None:
     assert "mean_corruption_error" not in result.columns
     measured = {**result.evaluation, "suites": ["clean", "imagenet-c"]}
     assert "mean_corruption_error" in SweepResult(**{**vars(result), "evaluation": measured}).columns
+
+
+def test_cells_of_several_versions_of_the_package_are_told_apart(result: SweepResult, tmp_path: Path) -> None:
+    cells = [replace(cell, version="0.2" if cell.seed else "0.1") for cell in result.cells]
+    save_sweep(replace(result, cells=tuple(cells)), tmp_path)
+    assert (
+        "Cells were made by robustvit 0.1, 0.2, so their numbers need not be comparable."
+        in (tmp_path / "sweep.md").read_text()
+    )
+    save_sweep(replace(result, cells=tuple(replace(cell, version="0.1") for cell in cells)), tmp_path)
+    assert "comparable" not in (tmp_path / "sweep.md").read_text()

@@ -20,9 +20,9 @@ from torch import nn
 from robustvit.analysis.attention_maps import block_positions
 from robustvit.analysis.finding import Finding
 from robustvit.analysis.options import AnalysisOptions
+from robustvit.analysis.patch_corruption import chosen_patches
 from robustvit.analysis.studies import STUDIES
 from robustvit.analysis.subject import Subject, make_subject
-from robustvit.attacks.named_attacks import AdversarialPatches
 from robustvit.attacks.patches import PatchSettings
 from robustvit.block_outputs import blocks_of
 from robustvit.corruptions.parameters import SMALLEST
@@ -233,8 +233,7 @@ def _check_subject(subject: Subject, chosen: Sequence[str]) -> None:
     if options.layers is not None and {"attention", "clusters"} & set(chosen):
         block_positions(options.layers, len(blocks_of(subject.network)))
     if "patch-corruption" in chosen:
-        attack = AdversarialPatches(PatchSettings(options.rho), options.corruption_model, options.fit_steps)
-        attack.check(subject.pixel_network, (H, W))
+        chosen_patches(options).check(subject.pixel_network, (H, W))
     if any(STUDIES[what].needs != "nothing" for what in chosen):
         subject.try_out()
         subject.only(options.picture if "attention" in chosen else 0)
@@ -283,8 +282,7 @@ def _fingerprint(subjects: Mapping[str, Subject], chosen: Sequence[str], options
     settings = replace(options, batch_size=1)  # which changes nothing but rounding
     digest = hashlib.blake2b(repr((version("robustvit"), tuple(chosen), settings)).encode(), digest_size=16)
     if options.corruption_model is not None:
-        attack = AdversarialPatches(PatchSettings(options.rho), options.corruption_model)
-        digest.update(repr(attack.describe()).encode())  # with its weights
+        digest.update(repr(chosen_patches(options).describe()).encode())  # with its weights
     for name, subject in subjects.items():
         pictures = subject.pictures
         digest.update(repr((name, pictures.name, len(pictures), pictures.classes, subject.protocol, subject.targets)).encode())

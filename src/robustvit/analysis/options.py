@@ -32,7 +32,7 @@ class AnalysisOptions:
         rho: share of the patches that a mask covers.
         sure: confidence from which a token counts as sure.
         corruption_model: folder of an AFAT run whose patch corruption network is used; None fits one to each network.
-        fit_steps: of that fitting.
+        fit_steps: of that fitting; 200 by default.
         batch_size: pictures at once.
         seed: of everything random.
     """
@@ -51,7 +51,7 @@ class AnalysisOptions:
     rho: float = 0.1
     sure: float = 0.5
     corruption_model: str | None = None
-    fit_steps: int = 200
+    fit_steps: int | None = None
     batch_size: int = 32
     seed: int = 0
 
@@ -74,8 +74,11 @@ class AnalysisOptions:
         self._require(self.sigma > 0, "sigma", "more than 0")
         self._require(self.picture >= 0, "picture", "0 or more")
         self._require(self.clusters is None or 2 <= self.clusters <= MOST_GROUPS, "clusters", f"2 to {MOST_GROUPS}")
-        for name in ("shown", "masks", "fit_steps", "batch_size"):
+        for name in ("shown", "masks", "batch_size"):
             self._require(getattr(self, name) >= 1, name, "at least 1")
+        self._require(self.fit_steps is None or self.fit_steps >= 1, "fit_steps", "at least 1")
+        if self.fit_steps is not None and self.corruption_model is not None:
+            raise ValueError("fit_steps has no effect with a corruption_model, which is trained already; give one of them")
 
     def _require(self, is_possible: bool, name: str, expected: str) -> None:
         if not is_possible:

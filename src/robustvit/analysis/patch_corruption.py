@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from robustvit.analysis.options import AnalysisOptions
+from robustvit.attacks.named_attacks import AdversarialPatches
 from robustvit.attacks.patches import A_TENTH, PatchSettings, cover_adversarial, cover_random
 from robustvit.attacks.pixel_network import PixelNetwork
 from robustvit.methods.patch_corruption import PatchScorer
 from robustvit.methods.probing import evaluation_mode
 
-__all__ = ["PatchEffect", "patch_effect"]
+__all__ = ["PatchEffect", "chosen_patches", "patch_effect"]
 
 DEFINITION = (
     "confidence (softmax) of the true class of a picture, with the patches covered that a patch corruption network chooses, "
@@ -35,6 +37,12 @@ class PatchEffect:
     clean: Tensor
     spoiled: Tensor
     by_chance: Tensor
+
+
+def chosen_patches(options: AnalysisOptions) -> AdversarialPatches:
+    """The attack that `options` describe; its corruption network is not there yet."""
+    attack = AdversarialPatches(PatchSettings(options.rho), options.corruption_model)
+    return attack if options.fit_steps is None else replace(attack, fit_steps=options.fit_steps)
 
 
 def patch_effect(

@@ -220,15 +220,14 @@ def _patch_corruption(subject: Subject) -> Finding:
     whole = {name: torch.cat(values) for name, values in confidences.items()}
     numbers: dict[str, Any] = {f"mean_confidence_{name}": float(value.mean()) for name, value in whole.items()}
     numbers |= {"rho": options.rho, "truth": subject.truth, "corruption_network": attack.describe()["corruption_network"]}
-    numbers |= {"fit_steps": options.fit_steps} if options.corruption_model is None else {}
+    numbers |= {"fit_steps": attack.fit_steps} if options.corruption_model is None else {}
     arrays = {name: np.concatenate(values) for name, values in shown.items()}
     return Finding(patch_effects.DEFINITION, numbers, {**arrays, **{name: value.numpy() for name, value in whole.items()}})
 
 
 def _attack(subject: Subject) -> AdversarialPatches:
     """With the corruption network that was trained, or with one that is fitted to this network now."""
-    options = subject.options
-    attack = AdversarialPatches(PatchSettings(options.rho), options.corruption_model, options.fit_steps)
+    attack = patch_effects.chosen_patches(subject.options)
     learned = 0
 
     def tell(count: int) -> None:
@@ -236,7 +235,7 @@ def _attack(subject: Subject) -> AdversarialPatches:
         learned += count
         subject.tell(learned, attack.learns_from)
 
-    attacker = Attacker(subject.pixel_network, (attack,), subject.pictures, subject.protocol, options.seed)
+    attacker = Attacker(subject.pixel_network, (attack,), subject.pictures, subject.protocol, subject.options.seed)
     with fits_memory(FIT_BATCH, subject.protocol.size, FIT_REMEDY):
         ready = attacker.prepare(tell)[0]
     assert isinstance(ready, AdversarialPatches)

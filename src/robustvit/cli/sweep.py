@@ -85,6 +85,8 @@ def sweep(
         print_json(result.to_json())
     else:
         _print(result)
+        if len(result.makers) > 1:
+            note(f"cells were made by robustvit {', '.join(result.makers)}, so their numbers need not be comparable")
         note(f"{output}/sweep.png shows it; {output}/sweep.json, sweep.csv and sweep.md have the numbers")
     if result.failed:
         told = "; ".join(f"{cell.folder.name}: {cell.reason}" for cell in result.failed)

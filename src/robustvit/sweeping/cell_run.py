@@ -7,6 +7,7 @@ import math
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +52,12 @@ def run_cell(planned: PlannedCell, folder: Path, measuring: Measuring, processes
 
     try:
         numbers = _trained_and_measured(planned, place, measuring, processes, noted)
-        cell = replace(planned.found, state="done", numbers=numbers, reason="")
+        cell = replace(planned.found, state="done", numbers=numbers, reason="", version=version("robustvit"))
     except Exception as error:
         if _concerns_all(error) or (processes.world > 1 and not _is_met_by_all(error, has_begun)):
             raise
         trouble = traceback.format_exc()
-        cell = replace(planned.found, state="failed", numbers={}, reason=_reason(error))
+        cell = replace(planned.found, state="failed", numbers={}, reason=_reason(error), version=version("robustvit"))
     if processes.rank == 0:
         _record(cell, place, measuring, trouble)
     processes.gather(None)
@@ -111,6 +112,7 @@ def _trained_and_measured(
 
 def _record(cell: SweepCell, place: Path, measuring: Measuring, trouble: str) -> None:
     place.mkdir(parents=True, exist_ok=True)
-    record = {"state": cell.state, "numbers": dict(cell.numbers), "reason": cell.reason, "measured": measuring.to_json()}
+    record: dict[str, Any] = {"state": cell.state, "numbers": dict(cell.numbers), "reason": cell.reason}
+    record |= {"version": cell.version, "measured": measuring.to_json()}
     with write_whole(place / RECORD) as file:
         file.write_text(json.dumps({**record, **({"traceback": trouble} if trouble else {})}, indent=1) + "\n")

@@ -152,7 +152,8 @@ def _found(folder: Path, cell: Cell, config: TrainConfig, measuring: Measuring) 
     record = _read(folder / place / RECORD) or {}
     if record.get("measured") != measuring.to_json():  # the weights stay, their numbers do not
         return SweepCell(cell.settings, cell.seed, place)
-    return SweepCell(cell.settings, cell.seed, place, record["state"], record["numbers"], record["reason"])
+    end = (record["state"], record["numbers"], record["reason"], record["version"])
+    return SweepCell(cell.settings, cell.seed, place, *end)
 
 
 def _read(path: Path) -> dict[str, Any] | None:

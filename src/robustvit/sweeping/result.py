@@ -33,6 +33,7 @@ class SweepCell:
         state: "done", "failed", or "waiting" for its turn.
         numbers: name of `DEFINITIONS` -> value; empty unless it is done.
         reason: why it failed.
+        version: of this package that made its numbers; empty while it is waiting.
     """
 
     settings: Mapping[str, Any]
@@ -41,6 +42,7 @@ class SweepCell:
     state: State = "waiting"
     numbers: Mapping[str, float] = field(default_factory=dict)
     reason: str = ""
+    version: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,11 @@ class SweepResult:
     def is_finished(self) -> bool:
         """Whether every cell is done."""
         return all(cell.state == "done" for cell in self.cells)
+
+    @property
+    def makers(self) -> list[str]:
+        """The versions of this package that made the cells; numbers of several need not be comparable."""
+        return sorted({cell.version for cell in self.cells if cell.version})
 
     @property
     def columns(self) -> list[str]:

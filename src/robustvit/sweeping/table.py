@@ -64,12 +64,11 @@ def _write_csv(result: SweepResult, path: Path) -> None:
     names = list(dict.fromkeys(name for cell in result.cells for name in cell.numbers))
     with path.open("w", newline="") as stream:
         writer = csv.writer(stream)
-        writer.writerow([*(axis.name for axis in result.axes), "seed", "state", *names, "folder", "reason"])
+        writer.writerow([*(axis.name for axis in result.axes), "seed", "state", *names, "folder", "reason", "version"])
         for cell in result.cells:
             numbers = [cell.numbers.get(name, "") for name in names]
-            writer.writerow(
-                [*map(label_of, cell.settings.values()), cell.seed, cell.state, *numbers, cell.folder, cell.reason]
-            )
+            end = [cell.folder, cell.reason, cell.version]
+            writer.writerow([*map(label_of, cell.settings.values()), cell.seed, cell.state, *numbers, *end])
 
 
 def _markdown(result: SweepResult) -> Iterator[str]:
@@ -83,6 +82,8 @@ def _markdown(result: SweepResult) -> Iterator[str]:
     )
     if result.changes:
         yield f"Changes of all cells: {', '.join(f'`{change}`' for change in result.changes)}."
+    if len(result.makers) > 1:
+        yield f"Cells were made by robustvit {', '.join(result.makers)}, so their numbers need not be comparable."
     yield ""
     headings, rows = table_of(result)
     yield f"| {' | '.join(headings)} |"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import robustvit as rv
-from robustvit.analysis.attention_chunks import map_chunks, observe
+from robustvit.analysis.attention_chunks import keep_maps, map_chunks, observe
 from robustvit.analysis.attention_maps import attention_maps
 from robustvit.analysis.attention_stability import attention_stability
 from robustvit.analysis.eigenvalues import eigenvalue_counts
@@ -55,6 +55,24 @@ def test_maps_computed_from_rows_are_those_of_the_network(family: str) -> None:
         real = torch.ones(1) if windows is None else (windows >= 0).float().repeat(3, 1)  # what pads a window is left out
         kept = real[:, None, :, None] * real[:, None, None] if windows is not None else real
         torch.testing.assert_close(found, maps[..., prefix:, prefix:] * kept, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_maps_that_are_kept_are_those_that_are_computed_again_and_too_large_ones_are_not_kept(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = network(family)
+    with observe(model) as tape:
+        model(pictures(family))
+    computed = [list(map_chunks(tape, layer, 3, rows=5)) for layer in range(len(tape.grids))]
+    monkeypatch.setattr("robustvit.analysis.attention_chunks.KEPT_BYTES", 1000)
+    keep_maps(tape)
+    assert not tape.attention
+    monkeypatch.undo()
+    keep_maps(tape)
+    assert len(tape.attention) == len(tape.grids)
+    kept = [list(map_chunks(tape, layer, 3, rows=5)) for layer in range(len(tape.grids))]
+    torch.testing.assert_close(kept, computed)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -68,6 +69,21 @@ def test_it_is_repeatable_leaves_the_generators_alone_and_says_nothing(
     assert sys.gettrace() is trace
     assert logging.getLogger("auto-attack").level == level
     assert capfd.readouterr() == ("", "")
+
+
+def test_what_happens_to_a_picture_depends_on_its_seed_alone_and_in_groups_on_its_neighbours(
+    network: PixelNetwork, scenes: tuple[Tensor, Tensor]
+) -> None:
+    images, labels = scenes
+    settings = AutoAttackSettings(16 / 255, parts=("square",))
+    ids = ["a", "b", "c"]
+    together = auto_attack(network, images[:3], labels[:3], settings, seed=1, sample_ids=ids)
+    turned = auto_attack(network, images[:3].flip(0), labels[:3].flip(0), settings, seed=1, sample_ids=ids[::-1])
+    assert torch.equal(together, turned.flip(0))
+    assert torch.equal(together[1:2], auto_attack(network, images[1:2], labels[1:2], settings, seed=1, sample_ids=["b"]))
+    assert not torch.equal(together, auto_attack(network, images[:3], labels[:3], settings, seed=2, sample_ids=ids))
+    grouped = replace(settings, group=3)
+    assert not torch.equal(together, auto_attack(network, images[:3], labels[:3], grouped, seed=1, sample_ids=ids))
 
 
 @pytest.mark.parametrize(("classes", "part"), [(3, "apgd-t"), (2, "apgd-dlr"), (2, "apgd-t")])

@@ -58,7 +58,7 @@ def test_every_attack_is_described_and_keeps_pixels_in_range_and_the_network_as_
     network.network.head.weight.requires_grad_(True)
 
 
-@pytest.mark.parametrize("name", [name for name in ATTACKS if name != "autoattack"])
+@pytest.mark.parametrize("name", ATTACKS)
 def test_a_picture_is_attacked_alike_in_any_batch(name: str, network: PixelNetwork) -> None:
     attack = build_attack(name, QUICK.get(name)).ready(network, sixteen(), 0)
     images = pictures()
@@ -108,6 +108,7 @@ def test_the_masks_of_random_patches_are_different_ones(network: PixelNetwork) -
         ("autoattack", {"version": "rand"}, "version='rand' is not known"),
         ("autoattack", {"parts": ("pgd",)}, "has no part 'pgd'"),
         ("autoattack", {"eps": 0.0}, "eps=0.0 is not possible for Linf"),
+        ("autoattack", {"group": 0}, "group=0 is not possible; give at least 1"),
     ],
 )
 def test_wrong_options_say_what_is_possible(name: str, options: dict[str, Any], told: str) -> None:

@@ -24,7 +24,7 @@ from robustvit.evaluation.evaluate import UnfinishedRunError
 
 QUICK: dict[str, dict[str, Any]] = {"patch-fool": {"iterations": 2}, "patches-adversarial": {"fit_steps": 2}}
 ALL = ("fgsm", "pgd", "patch-fool", "patches-random", "patches-adversarial")
-"""But for AutoAttack, whose draws depend on the batch."""
+"""But for AutoAttack, which needs a package of its own."""
 
 
 def attacks(names: tuple[str, ...] = ALL) -> list[Any]:

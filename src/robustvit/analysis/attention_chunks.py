@@ -16,10 +16,12 @@ from torch import Tensor, nn
 from robustvit.methods.probing import evaluation_mode
 from robustvit.recording import Tape, attention_blocks, has_attention_rows, record
 
-__all__ = ["map_chunks", "observe", "tokens_per_window"]
+__all__ = ["keep_maps", "map_chunks", "observe", "tokens_per_window"]
 
 CHUNK_BYTES = 2**26
 """Of the rows of a map that exist at a time, unless their number is given."""
+KEPT_BYTES = 2**29
+"""Of all maps of a batch that are kept for many looks; more are computed for each."""
 
 
 @contextmanager
@@ -28,6 +30,18 @@ def observe(model: nn.Module) -> Iterator[Tape]:
     by_rows = all(has_attention_rows(block.attn) for block in attention_blocks(model))
     with evaluation_mode(model), record(model, attention=not by_rows, rows=by_rows) as tape:
         yield tape
+
+
+def keep_maps(tape: Tape) -> None:
+    """Computes the maps of all blocks, where they fit `KEPT_BYTES`, for those who look at them many times.
+
+    Args:
+        tape: from `observe`; `map_chunks` gives the same afterwards.
+    """
+    known = [rows for rows in tape.rows if rows is not None]
+    if not tape.attention and sum(4 * rows.k[..., 0].numel() * rows.q.shape[2] for rows in known) <= KEPT_BYTES:
+        with torch.no_grad():
+            tape.attention = [rows.compute() for rows in known]
 
 
 def map_chunks(tape: Tape, layer: int, pictures: int, rows: int | None = None) -> Iterator[Tensor]:

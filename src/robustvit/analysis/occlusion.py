@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from robustvit.analysis.attention_chunks import observe
+from robustvit.analysis.attention_chunks import keep_maps, observe
 from robustvit.analysis.attention_stability import attention_cosines
 from robustvit.attacks.patches import A_TENTH, PatchSettings, cover_random
 from robustvit.attacks.pixel_network import PixelNetwork
@@ -72,6 +72,8 @@ def occlusion_study(
     right, cosines = [], []
     with _look(model, attends) as clean:
         model(images)
+    if clean is not None:
+        keep_maps(clean)
     for mask in range(masks):
         covered = cover_random(model, images, labels, settings, seed=keyed_seed(seed, mask), sample_ids=sample_ids)
         with _look(model, attends) as spoiled:

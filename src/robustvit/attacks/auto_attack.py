@@ -46,12 +46,15 @@ class AutoAttackSettings:
         norm: of the change, over all values of a picture.
         version: "standard" or "plus", of the package; what `parts` is taken from.
         parts: the attacks themselves, instead of those of the version; each with the settings it has there.
+        group: pictures attacked at once. The package draws for all of them together, so that only alone what happens to a
+            picture depends on (seed, its id). More are faster where one leaves the device idle, and depend on each other.
     """
 
     eps: float = 1 / 255
     norm: Norm = "Linf"
     version: Literal["standard", "plus"] = "standard"
     parts: tuple[AutoAttackPart, ...] = ()
+    group: int = 1
 
     def __post_init__(self) -> None:
         if self.norm not in get_args(Norm):
@@ -60,6 +63,8 @@ class AutoAttackSettings:
             raise ValueError(f"version={self.version!r} is not known; choose one of {', '.join(VERSIONS)}")
         if wrong := [part for part in self.parts if part not in get_args(AutoAttackPart)]:
             raise ValueError(f"AutoAttack has no part {wrong[0]!r}; choose among {', '.join(get_args(AutoAttackPart))}")
+        if self.group < 1:
+            raise ValueError(f"group={self.group} is not possible; give at least 1")
         if not self.eps > 0 or (self.norm == "Linf" and self.eps > 1):
             raise ValueError(
                 f"eps={self.eps!r} is not possible for {self.norm}; give more than 0, in pixel units: 1 is white, "
@@ -86,15 +91,13 @@ def auto_attack(
 ) -> Tensor:
     """Pictures [B, 3, H, W] within eps that the network gets wrong, where the ensemble found any.
 
-    The package draws for a batch at once, so the seed of a batch is keyed by (seed, all its ids): other than with the other
-    attacks here, what happens to a picture depends on which ones it shares the batch with.
-
     Args:
         model: left as it was.
         images: float [B, 3, H, W] in 0 .. 1.
         labels: int64 [B], the truth.
         settings: see `AutoAttackSettings`.
-        seed, sample_ids: of the randomness; ids are 0, 1, ... by default.
+        seed, sample_ids: what happens to a picture depends on (seed, its id) alone, or with `settings.group` on (seed, ids of
+            its group); ids are 0, 1, ... by default.
 
     Raises:
         ValueError: the network has too few classes for a part of the ensemble.
@@ -107,10 +110,14 @@ def auto_attack(
         with torch.no_grad():
             classes = model(images[:1]).shape[1]
         check_auto_attack(settings, classes)
-        batch_seed = keyed_seed(seed, repr(ids), "autoattack") >> 1  # a signed 64-bit number
-        ensemble = _ensemble(model, settings, classes, batch_seed, images.device)
-        attacked, _ = ensemble.run_standard_evaluation(images, labels, batch_size=len(images))
-    return attacked.detach().clamp(0, 1)
+        attacked = []
+        for start in range(0, len(images), settings.group):
+            group = slice(start, start + settings.group)
+            group_seed = keyed_seed(seed, repr(ids[group]), "autoattack") >> 1  # a signed 64-bit number
+            ensemble = _ensemble(model, settings, classes, group_seed, images.device)
+            found, _ = ensemble.run_standard_evaluation(images[group], labels[group], batch_size=settings.group)
+            attacked.append(found.detach().clamp(0, 1))
+    return torch.cat(attacked)
 
 
 def check_auto_attack(settings: AutoAttackSettings, classes: int) -> None:

@@ -224,7 +224,8 @@ class AutoAttack(Attack):
     settings: AutoAttackSettings = field(default_factory=AutoAttackSettings)
 
     def describe(self) -> dict[str, Any]:
-        return {"eps": self.settings.eps, "norm": self.settings.norm, "parts": list(self.settings.ensemble)}
+        settings = self.settings
+        return {"eps": settings.eps, "norm": settings.norm, "parts": list(settings.ensemble), "group": settings.group}
 
     def check(self, model: PixelNetwork, size: tuple[int, int]) -> None:
         device = _device(model)

@@ -111,11 +111,14 @@ class AutoAttackOptions:
         norm: autoattack: of the change; Linf by default.
         ensemble: autoattack: standard (by default) or plus.
         parts: autoattack: its attacks themselves, instead: apgd-ce, apgd-dlr, apgd-t, fab, fab-t, square.
+        group: autoattack: pictures at once; 1 by default, so that what happens to a picture depends on it alone. More are
+            faster on a GPU.
     """
 
     norm: Annotated[str | None, tyro.conf.arg(metavar="Linf|L2|L1")] = None
     ensemble: Annotated[str | None, tyro.conf.arg(metavar="standard|plus")] = None
     parts: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]")] = ()
+    group: Annotated[int | None, COUNT] = None
 
 
 def attack(

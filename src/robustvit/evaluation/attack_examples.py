@@ -23,7 +23,7 @@ SCALES = (1, 2, 5, 10, 20, 50, 100, 200)
 def make_attack_examples(attacker: Attacker, task: Task, outcome: Outcome, count: int) -> tuple[AttackExample, ...]:
     """Pictures spread over the set, those that were right before the attack if there are any.
 
-    They are attacked again, in one batch. That gives what was measured, but for AutoAttack, whose draws depend on the batch.
+    They are attacked again, in one batch. That gives what was measured, but for AutoAttack in groups, which are others then.
 
     Args:
         attacker: who attacked.

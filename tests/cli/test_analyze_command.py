@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from robustvit.analysis.studies import STUDIES
 from robustvit.cli import main
 
 FAST = ["--limit", "3", "--masks", "2", "--fit-steps", "2", "--shown", "2"]
@@ -25,7 +26,8 @@ def test_without_networks_and_pictures_the_shipped_ones_are_analysed(
     assert "fan_vit_nano" in printed.out
     assert "token-labels of vit_nano was left out" in printed.err
     stored = json.loads((out / "analysis.json").read_text())
-    assert set(stored["analyses"]) >= {"attention", "stability", "occlusion", "clusters", "patch-corruption", "bottleneck"}
+    assert set(stored["analyses"]) == set(STUDIES)
+    assert set(stored["analyses"]["token-labels"]["networks"]) == {"vit_pico"}
     assert all(study["definition"] for study in stored["analyses"].values())
     page = (out / "analysis.html").read_text()
     assert "http" not in re.sub(r"data:image/png;base64,[\w+/=]+", "", page)

@@ -24,7 +24,7 @@ def listed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str
 
 def test_json_has_every_network_with_exact_counts(capsys: pytest.CaptureFixture[str]) -> None:
     rows = {row["name"]: row for row in listed(capsys)}
-    assert sorted(rows) == sorted([*list_models(), "vit_nano"])
+    assert sorted(rows) == sorted([*list_models(), "vit_nano", "vit_pico"])
     assert rows["fan_vit_tiny"]["parameters"] == 7_319_920
     assert rows["fan_hybrid_base"]["parameters"] == 50_475_048
     assert rows["fan_swin_tiny"]["parameters"] == 29_538_940

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["analyze"]
 
-SHIPPED = ("vit_nano", "fan_vit_nano")
+SHIPPED = ("vit_nano", "fan_vit_nano", "vit_pico")
 GENERATED = "scenes-easy:64"
 
 
@@ -40,7 +40,7 @@ def analyze(
 ) -> None:
     """Look inside networks: every figure of the papers, for one network or several side by side.
 
-    Without arguments: all analyses of the two networks that come with the package, on generated pictures.
+    Without arguments: all analyses of the networks that come with the package, on generated pictures.
 
     Args:
         models: as in `robustvit eval`: NAME, NAME=FILE, FILE, hf-hub:ID or local-dir:FOLDER.

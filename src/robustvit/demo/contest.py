@@ -26,9 +26,9 @@ from robustvit.training.config import (
 )
 from robustvit.training.train import Progress, train
 
-__all__ = ["CONTESTANTS", "demonstrate"]
+__all__ = ["CONTESTANTS", "SHARED", "demonstrate"]
 
-_SHARED = TrainConfig(
+SHARED = TrainConfig(
     data=DataConfig(train="scenes-easy:9600", val="scenes-easy:500"),
     augment=AugmentConfig(crop="none", flip=0.5),
     loss=LossConfig(smoothing=0.0),
@@ -36,9 +36,10 @@ _SHARED = TrainConfig(
     schedule=ScheduleConfig(epochs=2, warmup_epochs=0.15, min_lr=1e-5),
     loop=LoopConfig(batch_size=32, ema_decay=0.99, ema_warmup=True, validate_every=2, device="cpu"),
 )
+"""What all trainings have in common."""
 CONTESTANTS: Mapping[str, TrainConfig] = {
-    "vit_nano": replace(_SHARED, model=ModelConfig(name="vit_nano")),
-    "fan_vit_nano": replace(_SHARED, model=ModelConfig(name="fan_vit_nano", tap=4), methods={"adl": AdlConfig()}),
+    "vit_nano": replace(SHARED, model=ModelConfig(name="vit_nano")),
+    "fan_vit_nano": replace(SHARED, model=ModelConfig(name="fan_vit_nano", tap=4), methods={"adl": AdlConfig()}),
 }
 """Name -> its training: the plain network, and the same-size FAN with TAP and ADL."""
 PICTURES = 250

@@ -1,4 +1,4 @@
-"""Puts the networks of a finished demonstration into the package.
+"""Puts the networks of a finished demonstration into the package, and a labeler of tokens, which it trains.
 
 python -m robustvit.demo.shipping runs/demo
 """
@@ -6,19 +6,38 @@ python -m robustvit.demo.shipping runs/demo
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from safetensors.torch import save_file
 
+from robustvit.demo.contest import SHARED
 from robustvit.files import write_whole
+from robustvit.methods.stl import LabelerConfig
 from robustvit.models.shipped import SHIPPED, shipped_file
+from robustvit.training.config import ModelConfig, OptimizerConfig
+from robustvit.training.train import train
 from robustvit.weights import read_weights
 
-__all__ = ["ship"]
+__all__ = ["LABELER", "ship"]
+
+LABELER = replace(
+    SHARED,
+    model=ModelConfig(name="vit_pico", token_head=True),
+    methods={"stl_labeler": LabelerConfig()},
+    optimizer=OptimizerConfig(lr=4e-3, clip_grad=1.0),
+    schedule=replace(SHARED.schedule, epochs=3),
+)
+"""Stage 1 of STL with the smallest network, on the pictures of the demonstration."""
 
 
 def ship(runs: Path) -> list[Path]:
-    """Writes the weights of the demonstration in `runs` into the package, in half precision; returns the files."""
+    """Writes the weights of the demonstration in `runs` into the package, in half precision; returns the files.
+
+    Trains the labeler beside them first, unless it is there.
+    """
+    if not train(LABELER, runs / LABELER.model.name, resume=True).is_finished:
+        raise KeyboardInterrupt  # which training notes, and saves what it has
     files = []
     for name in SHIPPED:
         weights = read_weights(runs / name / "weights" / "model.safetensors")

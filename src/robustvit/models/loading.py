@@ -20,6 +20,8 @@ __all__ = ["load_network", "stored_classes"]
 def load_network(name: str, checkpoint: str | Path | None = None, *, pretrained: bool = False, **options: Any) -> Any:
     """The network `name` with the weights of `checkpoint`, with published ones, or untrained.
 
+    It has a token head where the checkpoint has one.
+
     Args:
         name: ours, published, timm's, `hf-hub:...` or `local-dir:...`.
         checkpoint: weights: published (give their published name) or saved from this network.
@@ -40,6 +42,8 @@ def load_network(name: str, checkpoint: str | Path | None = None, *, pretrained:
         if stored is not None and options.setdefault("num_classes", stored) != stored:
             reason = "the network would get a classifier that was never trained"
             raise ValueError(f"{options['num_classes']} classes, but the checkpoint has {stored} classes; {reason}")
+        if "token_head.weight" in weights:
+            options.setdefault("token_head", True)
         if name in OFFICIAL:
             return from_official(name, weights, **options)
         network = create_model(name, **options)

@@ -1,8 +1,8 @@
-"""Weights that come with the package: the nano networks of `robustvit demo`, so that something trained is there at once.
+"""Weights that come with the package: the nano networks of `robustvit demo`, so that something trained is there at once, and
+a tiny labeler of STL, whose tokens have labels to look at.
 
-Half precision, trained by `robustvit demo` on `scenes-easy`, the embedded data set with colours and grounds that hint at the
-class; on `scenes` itself, which is shapes alone, they are near chance. `python -m robustvit.demo.shipping runs/demo` makes
-the files.
+Half precision, trained on `scenes-easy`, the embedded data set with colours and grounds that hint at the class; on `scenes`
+itself, which is shapes alone, they are near chance. `python -m robustvit.demo.shipping runs/demo` makes the files.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class ShippedWeights:
 SHIPPED: Mapping[str, ShippedWeights] = {
     "fan_vit_nano": ShippedWeights(model_args={"tap": 4}),
     "vit_nano": ShippedWeights(),
+    "vit_pico": ShippedWeights(),
 }
 """Network -> its weights."""
 

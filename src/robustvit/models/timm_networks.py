@@ -132,6 +132,9 @@ _WITH_TOKENS: dict[type, type] = {
 
 def add_token_head(model: nn.Module, fusion: bool = False) -> None:
     """Gives a timm ViT, DeiT or Swin STL's token head, in place: `forward_tokens`, and `token_fusion` for `forward`."""
+    if isinstance(model, TokenLogits) and model.token_head is not None:  # which it is built with
+        model.token_fusion = fusion
+        return
     if type(model) not in _WITH_TOKENS:
         raise TypeError(f"a token head works on FAN, RVT and timm's ViT, DeiT and Swin, not on {type(model).__name__}")
     model.__class__ = _WITH_TOKENS[type(model)]

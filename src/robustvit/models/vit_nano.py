@@ -1,4 +1,5 @@
-"""`vit_nano`: timm's plain ViT at 32 pixels, as wide as `fan_vit_nano` and as deep with its class attention; to compare."""
+"""Plain ViTs at 32 pixels: `vit_nano`, as wide as `fan_vit_nano` and as deep with its class attention, to compare; and
+`vit_pico`, of a few thousand parameters with STL's token head, to look at token labels."""
 
 from __future__ import annotations
 
@@ -9,21 +10,44 @@ from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_
 
 from robustvit.models.build import network_cfg
 from robustvit.models.shipped import shipped_cfg
+from robustvit.models.timm_networks import VisionTransformerWithTokens
 
-__all__ = ["vit_nano"]
+__all__ = ["vit_nano", "vit_pico"]
 
-_NANO = network_cfg(input_size=(3, 32, 32), first_conv="patch_embed.proj", custom_load=False)
-default_cfgs = generate_default_cfgs({"vit_nano.scenes": {**_NANO, **shipped_cfg("vit_nano")}})
+_CFG = network_cfg(input_size=(3, 32, 32), first_conv="patch_embed.proj", custom_load=False)
+default_cfgs = generate_default_cfgs(
+    {
+        "vit_nano.scenes": {**_CFG, **shipped_cfg("vit_nano")},
+        "vit_pico.scenes": {**_CFG, **shipped_cfg("vit_pico"), "classifier": ("head", "token_head")},
+    }
+)
+
+
+class LabellingVisionTransformer(VisionTransformerWithTokens):
+    """A ViT that is built with its token head, as its weights are."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.add_token_head()
+
+
+def _vit(cls: type[VisionTransformer], variant: str, pretrained: bool, values: dict[str, Any], kwargs: dict[str, Any]) -> Any:
+    return build_model_with_cfg(
+        cls,
+        variant,
+        pretrained,
+        pretrained_filter_fn=checkpoint_filter_fn,
+        feature_cfg=dict(out_indices=3, feature_cls="getter"),
+        **{"img_size": 32, "patch_size": 4, **values, **kwargs},
+    )
 
 
 @register_model
 def vit_nano(pretrained: bool = False, **kwargs: Any) -> VisionTransformer:
-    values = dict(img_size=32, patch_size=4, embed_dim=96, depth=6, num_heads=4)
-    return build_model_with_cfg(
-        VisionTransformer,
-        "vit_nano",
-        pretrained,
-        pretrained_filter_fn=checkpoint_filter_fn,
-        feature_cfg=dict(out_indices=3, feature_cls="getter"),
-        **{**values, **kwargs},
-    )
+    return _vit(VisionTransformer, "vit_nano", pretrained, dict(embed_dim=96, depth=6, num_heads=4), kwargs)
+
+
+@register_model
+def vit_pico(pretrained: bool = False, **kwargs: Any) -> LabellingVisionTransformer:
+    values = dict(embed_dim=16, depth=2, num_heads=2, mlp_ratio=2)
+    return _vit(LabellingVisionTransformer, "vit_pico", pretrained, values, kwargs)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from robustvit.methods.probing import evaluation_mode
 from robustvit.recording import NothingRecordedError, attention_blocks, has_attention, record
 
-__all__ = ["BlockTokens", "block_tokens", "blocks_of"]
+__all__ = ["BlockTokens", "block_tokens", "blocks_of", "check_blocks"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,11 @@ def block_tokens(model: nn.Module, images: Tensor) -> list[BlockTokens]:
         return [BlockTokens(tokens, grid) for tokens, grid in zip(image_tokens, tape.grids, strict=True)]
     maps = _outputs_of(model, blocks, images)  # B C H W
     return [BlockTokens(x.flatten(2).mT, (x.shape[2], x.shape[3])) for x in maps]
+
+
+def check_blocks(model: nn.Module, size: tuple[int, int]) -> None:
+    """Raises NothingRecordedError where the blocks of a network cannot be followed, as an empty picture of `size` shows."""
+    block_tokens(model, next(model.parameters()).new_zeros(1, 3, *size))
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:

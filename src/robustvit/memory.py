@@ -7,10 +7,17 @@ from contextlib import contextmanager
 
 import torch
 
-__all__ = ["fits_memory"]
+__all__ = ["fits_memory", "is_out_of_memory"]
 
 SIGNS = ("not enough memory", "can't allocate memory", "cannot allocate memory", "out of memory")
 """In a RuntimeError of PyTorch, for devices that do not raise an OutOfMemoryError."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether it says that something did not fit memory."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(sign in str(error).lower() for sign in SIGNS)
 
 
 @contextmanager
@@ -28,8 +35,7 @@ def fits_memory(pictures: int, size: tuple[int, int], remedy: str = "") -> Itera
     try:
         yield
     except (MemoryError, RuntimeError) as error:  # torch.OutOfMemoryError is a RuntimeError
-        is_full = isinstance(error, MemoryError | torch.OutOfMemoryError)
-        if not is_full and not any(sign in str(error).lower() for sign in SIGNS):
+        if not is_out_of_memory(error):
             raise
         H, W = size
         pieces = "1 picture" if pictures == 1 else f"{pictures} pictures"

@@ -32,6 +32,9 @@ __all__ = [
 ]
 
 
+READABLE = "FAN, FAN-Swin, RVT and timm's ViT, DeiT and Swin have attention that can be read"
+
+
 class NothingRecordedError(RuntimeError):
     """The network has nothing that could be recorded, or it did not run."""
 
@@ -163,10 +166,7 @@ def attention_blocks(model: nn.Module) -> list[Any]:
     """
     blocks = [m for m in model.modules() if _has_attention(m) and not isinstance(m.attn, ClassAttn)]
     if not blocks:
-        raise NothingRecordedError(
-            f"{type(model).__name__} has no attention that can be recorded; FAN, FAN-Swin, RVT and timm's ViT, DeiT and "
-            "Swin have"
-        )
+        raise NothingRecordedError(f"{type(model).__name__} has no attention that can be recorded; {READABLE}")
     return blocks
 
 
@@ -263,6 +263,7 @@ class _BlockRecorder:
         self.attention: Any = block.attn
         self.is_windowed = isinstance(self.attention, WindowAttention)
         self.projected: Tensor | None = None
+        self.map: Tensor | None = None
         self.masks: list[Any] = []
         self.handles: list[Any] = [block.register_forward_pre_hook(self._start)] if is_first else []
         if maps:
@@ -278,6 +279,7 @@ class _BlockRecorder:
         self.tape.clear()
 
     def _keep_map(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        self.map = output
         (self.tape.class_attention if isinstance(self.attention, ClassAttn) else self.tape.attention).append(output)
 
     def _note_projection(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -302,6 +304,7 @@ class _BlockRecorder:
 
     def _keep_features(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
         grid: tuple[int, int] | None
+        self._check(output)
         if self.is_windowed:  # B H W C
             grid = (output.shape[1], output.shape[2])
             output = output.flatten(1, 2)
@@ -313,6 +316,20 @@ class _BlockRecorder:
             self.tape.windows.append(None)
         self.tape.features.append(output)
         self.tape.grids.append(grid if grid is not None else (1, output.shape[1] - self.tape.prefix_tokens))
+
+    def _check(self, output: Tensor) -> None:
+        """Other networks have modules of the same names that attend over channels, to fewer tokens or in unknown windows."""
+        kept, self.map = self.map, None
+        if self.is_windowed:
+            return
+        kind = type(self.attention).__name__
+        if output.ndim != 3:
+            raise NothingRecordedError(f"blocks with {kind} give {list(output.shape)}, not tokens [B, N, C]; {READABLE}")
+        N = output.shape[1]
+        if kept is not None and tuple(kept.shape[-2:]) != (N, N):
+            raise NothingRecordedError(
+                f"the attention of {kind} is not among the {N} tokens of its block: maps are {list(kept.shape)}; {READABLE}"
+            )
 
 
 def _rows(attention: Any, projected: Tensor, masks: list[Tensor], dropout: float) -> AttentionRows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ from robustvit.analysis import studies
 from robustvit.analysis.analyze import SHARED, analyze
 from robustvit.analysis.eigenvalues import EPSILON
 from robustvit.analysis.full_augmentation import fully_augmented
-from robustvit.analysis.options import AnalysisOptions
-from robustvit.analysis.subject import Subject, pictures_at
+from robustvit.analysis.options import USED_BY, AnalysisOptions, check_used
+from robustvit.analysis.subject import make_subject, pictures_at
 from robustvit.analysis.token_labels import SURE
 from robustvit.attacks import PixelNetwork
 from robustvit.attacks.patches import A_TENTH
@@ -256,8 +257,16 @@ def test_a_picture_with_all_augmentations_depends_on_its_id_and_has_noise_and_an
     assert first.min() >= 0
     assert first.max() <= 1
     assert len(first[0].unique()) > 20  # erased with noise
-    alone = fully_augmented(model, pixels[:1], ["a"])
-    assert alone.shape == (1, 3, 32, 32)
+    three = fully_augmented(model, torch.cat([pixels, pixels[:1]]), ["a", "b", "c"])
+    for i, name in enumerate("abc"):  # alone, a picture has the same colours and the same noise, but no partner
+        alone = fully_augmented(model, pixels[i % 2 : i % 2 + 1], [name])
+        assert 0.02 < (alone[0] != three[i]).any(0).float().mean() < 1
+
+
+def test_the_only_picture_has_no_partner_for_cutmix_and_the_result_says_so() -> None:
+    for count, is_alone in ((1, True), (2, False)):
+        found = analyze({"vit": network("vit_nano")}, f"scenes-easy:{count}", ["token-labels"], QUICK)
+        assert found.findings["token-labels"]["vit"].numbers["without_cutmix"] is is_alone
 
 
 def test_an_interrupted_run_goes_on_and_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,13 +299,72 @@ def test_an_interrupted_run_goes_on_and_gives_the_same(tmp_path: Path, monkeypat
 def test_a_batch_that_does_not_fit_memory_is_told_with_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     model = network("vit_nano")
 
-    def full(x: torch.Tensor) -> torch.Tensor:
-        raise torch.OutOfMemoryError("tried to allocate 9 TiB")
+    forward, most = model.forward, 1
 
-    monkeypatch.setattr(Subject, "try_out", lambda subject: None)
+    def full(x: torch.Tensor) -> torch.Tensor:
+        if len(x) > most:
+            raise torch.OutOfMemoryError("tried to allocate 9 TiB")
+        return forward(x)
+
     monkeypatch.setattr(model, "forward", full)
     with pytest.raises(RuntimeError, match="4 pictures of 32x32 pixels at once do not fit memory; --batch-size"):
         analyze({"vit": model}, "scenes-easy:4", ["stability"], QUICK)
+    most = 0
+    with pytest.raises(RuntimeError, match="1 picture of 32x32 pixels at once do not fit memory; --img-size"):
+        analyze({"vit": model}, "scenes-easy:4", ["stability"], QUICK)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("xcit_nano_12_p16_224", "the attention of XCA is not among the 4 tokens of its block"),
+        ("pvt_v2_b0", "is not among the 64 tokens of its block"),
+    ],
+)
+def test_attention_over_channels_or_to_fewer_tokens_is_not_taken_for_attention_among_tokens(name: str, told: str) -> None:
+    model = {"odd": timm.create_model(name, num_classes=10)}
+    with pytest.raises(ValueError, match=rf"{told}.*it supports .*eigenvalues"):
+        analyze(model, "scenes-easy:1", ["stability"], QUICK, size=(32, 32))
+    found = analyze(model, "scenes-easy:1", ["all"], replace(QUICK, masks=1), size=(32, 32))
+    assert {"attention", "stability", "head-diversity", "overfocus"} <= set(found.left_out)
+    assert "eigenvalues" in found.findings
+
+
+def test_options_that_concern_no_chosen_analysis_are_named() -> None:
+    assert set(USED_BY) == EVERY
+    every = {name for names in USED_BY.values() for name in names} | {"batch_size", "seed"}
+    assert every == {field.name for field in fields(AnalysisOptions)}
+    refused: list[tuple[dict[str, Any], list[str], str]] = [
+        (dict(masks=7), ["stability", "overfocus"], "--masks belongs to occlusion, and the analysis is stability, overfocus"),
+        (dict(corruption="patches", severity=5), ["stability"], "--severity has no effect with --corruption patches"),
+        (dict(rho=0.3), ["stability"], "--rho belongs to --corruption patches"),
+        (dict(noise="input", sigma=2.0), ["all"], "--sigma has no effect with --noise input"),
+    ]
+    for options, what, told in refused:
+        with pytest.raises(ValueError, match=told):
+            check_used(AnalysisOptions(**options), what)
+    check_used(AnalysisOptions(rho=0.3), ["stability", "occlusion"])
+    check_used(AnalysisOptions(corruption="patches", rho=0.3), ["stability"])
+    check_used(AnalysisOptions(masks=7, sigma=2.0, batch_size=4, seed=3), ["all"])
+
+
+def test_a_narrow_picture_counts_as_smaller_than_the_input(tmp_path: Path) -> None:
+    for name, size in (("narrow", (8, 200)), ("small", (6, 6)), ("large", (40, 64))):
+        Image.new("RGB", size).save(tmp_path / f"{name}.png")
+    assert analyze({"vit": network("vit_nano")}, tmp_path, ["stability"], QUICK).networks["vit"]["enlarged"] == 2
+
+
+def test_occlusion_and_corruption_by_patches_cover_patches_of_the_tokens_size() -> None:
+    model = rv.create_model("vit_tiny_patch16_224", img_size=64, num_classes=10, depth=1)
+    options = replace(QUICK, corruption="patches")
+    how: dict[str, Any] = dict(size=(64, 64))
+    found = analyze({"vit": model}, "scenes-easy:2", ["stability", "occlusion"], options, **how)
+    assert found.networks["vit"]["patch_side"] == 16
+    subject = make_subject("vit", model, "scenes-easy:2", options, **how)
+    batch = subject.only(0)
+    changed = (subject.spoiled(batch) != batch.pixels).any(1)[0].view(4, 16, 4, 16).float().mean((1, 3))
+    assert sorted(changed.flatten().round().tolist())[-3:] == [0, 1, 1]  # floor(0.1 * 15) + 1 of 16 patches
+    assert analyze({"vit": model}, "scenes-easy:1", ["stability"], QUICK, **how).networks["vit"]["patch_side"] is None
 
 
 def test_a_bottleneck_needs_no_network_and_ends_where_it_stays() -> None:

@@ -54,3 +54,20 @@ def test_the_tokens_of_any_block_of_a_network_are_grouped() -> None:
         clusters_of(model, images, layer=99)
     with pytest.raises(ValueError, match="cannot be divided into 5 groups"):
         cluster_tokens(torch.randn(4, 8), (2, 2), 5)
+
+
+@pytest.mark.parametrize("channels", [3, 12, 40])
+def test_groups_do_not_depend_on_which_gram_matrix_gives_the_eigenvectors(
+    channels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = torch.randn(36, channels, generator=torch.Generator().manual_seed(1))
+    tokens[:18] += 3 * torch.arange(channels) / channels
+    found = cluster_tokens(tokens, (6, 6), 3)
+    z = tokens.double().softmax(-1)
+    S = z @ z.T
+    scale = S.sum(1).rsqrt()
+    values = torch.linalg.eigvalsh(scale[:, None] * S * scale[None]).flip(0)
+    expected = values[: len(found.eigenvalues)].clamp(min=0)
+    np.testing.assert_allclose(np.maximum(found.eigenvalues, 0), expected, atol=1e-9)
+    monkeypatch.setattr("robustvit.analysis.clusters.LEAST", 2.0)  # no eigenvalue is that large: the whole affinity is used
+    assert agreement(found, cluster_tokens(tokens, (6, 6), 3)) == 1

@@ -164,7 +164,7 @@ def test_counts_of_a_known_spectrum(shape: tuple[int, int]) -> None:
 
 @settings(deadline=None, max_examples=25)
 @given(n=st.integers(1, 12), rank=st.integers(0, 12), seed=st.integers(0, 1000))
-def test_inertia_and_power_iterations_agree_with_the_spectrum(n: int, rank: int, seed: int) -> None:
+def test_inertia_and_lanczos_steps_agree_with_the_spectrum(n: int, rank: int, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     Z = torch.randn(2, n, rank, generator=generator, dtype=torch.float64)
     gram = Z @ Z.mT
@@ -173,6 +173,16 @@ def test_inertia_and_power_iterations_agree_with_the_spectrum(n: int, rank: int,
     torch.testing.assert_close(largest, spectrum[:, -1], rtol=1e-3, atol=1e-12)
     threshold = torch.tensor([0.3, 2.0], dtype=torch.float64)
     assert count_above(gram, threshold).tolist() == (spectrum > threshold[:, None]).sum(1).tolist()
+
+
+def test_groups_of_tokens_at_right_angles_are_counted_whatever_their_lengths() -> None:
+    few_long, many_short = 2 * torch.eye(8)[:1].repeat(5, 1), torch.eye(8)[1:2].repeat(50, 1)
+    Z = torch.cat([few_long, many_short])[None]  # eigenvalues 20 and 50: two perfect groups
+    assert largest_eigenvalue(Z @ Z.mT).item() == pytest.approx(50, rel=1e-3)
+    assert [significant_eigenvalues(Z, epsilon).item() for epsilon in (0.01, 0.39, 0.41)] == [2, 2, 1]
+    third = 0.4 * torch.eye(8)[2:3]  # 0.16: below 0.01 of 50, above 0.01 of what the longest token has
+    assert significant_eigenvalues(torch.cat([few_long, many_short, third])[None]).item() == 2
+    assert significant_eigenvalues(torch.zeros(1, 5, 3)).item() == 0
 
 
 def gaussians() -> tuple[Tensor, Tensor]:

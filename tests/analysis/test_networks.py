@@ -137,3 +137,18 @@ def test_a_set_without_pictures_is_refused() -> None:
     for analysis in (head_diversity, overfocus, eigenvalue_counts, noise_decay, attention_stability):
         with pytest.raises(ValueError, match="there are no pictures"):
             analysis(model, [])  # type: ignore[operator]
+        with pytest.raises(TypeError, match=r"normalised pictures, float|pairs of a clean and a spoiled batch"):
+            analysis(model, torch.zeros(2, 3, 32, 32, dtype=torch.uint8))  # type: ignore[operator]
+
+
+def test_a_batch_and_a_loader_with_labels_are_taken_as_they_are() -> None:
+    model, images = network("vit_nano"), pictures("vit")
+    loader = [(images[:2], torch.tensor([1, 2])), (images[2:], torch.tensor([3]))]
+    for analysis in (head_diversity, noise_decay):
+        torch.testing.assert_close(analysis(model, loader), analysis(model, images), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(eigenvalue_counts(model, loader).significant, eigenvalue_counts(model, images).significant)
+    assert attention_stability(model, (images, images)).mean == pytest.approx(1, abs=1e-5)
+    with pytest.raises(
+        ValueError, match=r"clean pictures \[3, 3, 32, 32\] cannot be compared with spoiled ones \[2, 3, 32, 32\]"
+    ):
+        attention_stability(model, [(images, images[:2])])

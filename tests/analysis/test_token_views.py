@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 import robustvit as rv
 from robustvit.analysis.occlusion import occlusion_study
+from robustvit.analysis.patch_corruption import patch_effect
 from robustvit.analysis.token_labels import token_labels
 from robustvit.attacks import PatchSettings, PixelNetwork
 
@@ -72,3 +73,35 @@ def test_labels_confidence_and_foreground_of_known_tokens() -> None:
 def test_a_network_without_a_token_head_is_refused() -> None:
     with pytest.raises(ValueError, match="build it with token_head=True"):
         token_labels(timm.create_model("resnet10t"), pixels(), torch.tensor([0, 1]))
+
+
+class OnePatch(nn.Module):
+    """Class 1 as surely as the upper left 4 x 4 pixels are bright."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(10.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        bright = self.scale * x[:, :, :4, :4].mean((1, 2, 3))
+        return torch.stack([torch.zeros_like(bright), bright], dim=1)
+
+
+class FirstPatch(nn.Module):
+    """Chooses the upper left patch: it has the lowest score."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.arange(64.0, device=x.device).expand(len(x), 64)
+
+
+def test_covering_the_only_patch_that_counts_takes_the_confidence_and_another_one_does_not() -> None:
+    model = PixelNetwork(OnePatch(), mean=(0.0,) * 3, std=(1.0,) * 3)
+    images, labels = torch.ones(3, 3, 32, 32), torch.ones(3, dtype=torch.long)
+    settings = PatchSettings(rho=0.01, patch_size=4, noise="zero")  # one patch of 64
+    effect = patch_effect(model, images, labels, FirstPatch(), settings)  # type: ignore[arg-type]
+    sure = torch.tensor(10.0).sigmoid()
+    torch.testing.assert_close(effect.clean, sure.expand(3))
+    torch.testing.assert_close(effect.spoiled, torch.full((3,), 0.5))  # black says nothing
+    torch.testing.assert_close(effect.by_chance, sure.expand(3))  # another patch of these three pictures
+    assert (effect.chosen[:, :, :4, :4] == 0).all()
+    assert (effect.chosen[:, :, 4:] == 1).all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,3 +115,23 @@ def test_pictures_that_are_not_pixels_are_refused() -> None:
 def test_presets_are_the_published_settings() -> None:
     assert PGD_PRESETS["rvt"] == PgdSettings(1 / 255, 0.5 / 255, 5, random_start=True)
     assert PGD_PRESETS["rspc"] == PgdSettings(8 / 255, 2 / 255, 5, random_start=True)
+
+
+class Broken(nn.Module):
+    """Answers as the network inside, but the square root of 0 has no gradient."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.network(x) + (0 * x).sum((1, 2, 3), keepdim=True).flatten(1).sqrt()
+
+
+@pytest.mark.parametrize("attack", [fgsm, pgd])
+def test_a_gradient_that_is_not_finite_is_an_error_and_no_robustness(attack: Any) -> None:
+    network = PixelNetwork(Broken(rv.create_model("vit_nano", num_classes=10)))
+    images = torch.rand(2, 3, 32, 32)
+    assert network(images).isfinite().all()
+    with pytest.raises(ValueError, match=r"not finite .* for 2 of 2 pictures, although the loss is"):
+        attack(network, images, torch.tensor([1, 2]))

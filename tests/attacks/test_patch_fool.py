@@ -163,3 +163,12 @@ def test_a_network_without_attention_is_refused_and_wrong_settings_are_explained
             PatchFoolSettings(**wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="more than the 16 of the patches"):
         patch_fool(network_of("vit_nano"), images, labels, PatchFoolSettings(pixels=17))
+
+
+def test_a_block_that_is_not_there_is_refused_and_a_bare_network_named() -> None:
+    network = rv.create_model("fan_hybrid_nano", num_classes=10)
+    images, labels = torch.rand(1, 3, 32, 32), torch.tensor([1])
+    with pytest.raises(ValueError, match="layer=99: this network has blocks 0 to 2"):
+        patch_fool(PixelNetwork(network), images, labels, PatchFoolSettings(layer=99))
+    with pytest.raises(TypeError, match=r"give PixelNetwork\(model\)"):
+        patch_fool(network, images, labels)

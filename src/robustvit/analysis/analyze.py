@@ -23,7 +23,6 @@ from robustvit.analysis.options import AnalysisOptions
 from robustvit.analysis.patch_corruption import chosen_patches
 from robustvit.analysis.studies import STUDIES
 from robustvit.analysis.subject import Subject, make_subject
-from robustvit.attacks.patches import PatchSettings
 from robustvit.block_outputs import blocks_of
 from robustvit.corruptions.parameters import SMALLEST
 from robustvit.data.protocols import normalisation_of
@@ -32,7 +31,6 @@ from robustvit.evaluation.unfinished import add_weights, unfinished_folder
 from robustvit.files import write_whole
 from robustvit.memory import fits_memory
 from robustvit.models.names import nearest
-from robustvit.recording import NothingRecordedError, has_attention
 
 __all__ = ["SHARED", "Analysis", "analyze", "supported"]
 
@@ -132,9 +130,11 @@ def analyze(
         name: make_subject(name, network, images, settings, limit=limit, size=size, class_map=class_map)
         for name, network in models.items()
     }
-    left_out = _left_out(subjects, chosen, is_asked="all" not in what)
+    left_out: dict[str, dict[str, str]] = {}
     for subject in subjects.values():
-        _check_subject(subject, [name for name in chosen if subject.name not in left_out.get(name, {})])
+        with fits_memory(1, subject.protocol.size):
+            left_out = _with_left_out(left_out, subject, chosen, is_asked="all" not in what)
+            _check_subject(subject, [name for name in chosen if subject.name not in left_out.get(name, {})])
     folder = None
     if output is not None:
         folder = unfinished_folder(Path(output), _fingerprint(subjects, chosen, settings), resume, Processes())
@@ -158,25 +158,25 @@ def supported(subject: Subject) -> tuple[str, ...]:
 def _obstacle(subject: Subject, what: str) -> str | None:
     """Why an analysis is not possible with this network; None where it is."""
     needs, kind = STUDIES[what].needs, type(subject.network).__name__
-    if needs == "attention" and not has_attention(subject.network):
-        return f"{kind} has no attention among tokens that can be read"
+    if needs == "attention" and subject.trouble_with_attention is not None:
+        return subject.trouble_with_attention
     if needs == "token head" and getattr(subject.network, "token_head", None) is None:
         return f"{kind} has no token head; build one with token_head=True and train it with STL (docs/stl.md)"
-    try:
-        if needs == "blocks" and not (what == "patch-corruption" and subject.options.corruption_model is not None):
-            blocks_of(subject.network)
-        if what in COVERING:
+    is_trained = what == "patch-corruption" and subject.options.corruption_model is not None
+    if needs == "blocks" and not is_trained and subject.trouble_with_blocks is not None:
+        return subject.trouble_with_blocks
+    if what in COVERING or (what in SPOILING and subject.options.corruption == "patches"):
+        try:
             _check_tiling(subject)
-    except (NothingRecordedError, ValueError) as error:
-        return str(error)
+        except ValueError as error:
+            return str(error)
     if what == "clusters" and importlib.util.find_spec("sklearn") is None:
         return "clusters need scikit-learn: pip install 'robustvit[analysis]'"
     return None
 
 
 def _check_tiling(subject: Subject) -> None:
-    size = subject.protocol.size
-    side = PatchSettings().side(subject.pixel_network, size)
+    size, side = subject.protocol.size, subject.patch_side
     if size[0] % side or size[1] % side:
         raise ValueError(f"patches of {side} pixels do not tile the {size[0]}x{size[1]} of its input; give another --img-size")
 
@@ -200,20 +200,21 @@ def _check(models: Mapping[str, nn.Module], limit: int | None, output: str | Pat
         raise ValueError("resume=True needs the output folder of the run to go on with")
 
 
-def _left_out(subjects: Mapping[str, Subject], chosen: Sequence[str], *, is_asked: bool) -> dict[str, dict[str, str]]:
-    """analysis -> network -> why it is not possible.
+def _with_left_out(
+    known: Mapping[str, Mapping[str, str]], subject: Subject, chosen: Sequence[str], *, is_asked: bool
+) -> dict[str, dict[str, str]]:
+    """analysis -> network -> why it is not possible: what is `known`, and what this network cannot do.
 
     Raises:
         ValueError: what is not possible was asked for by name.
     """
-    found: dict[str, dict[str, str]] = {}
+    found = {what: dict(names) for what, names in known.items()}
     for what in chosen:
-        for name, subject in subjects.items():
-            reason = _obstacle(subject, what)
-            if reason is not None and is_asked:
-                raise ValueError(f"{what} of {name}: {reason}; it supports {', '.join(supported(subject))}")
-            if reason is not None:
-                found.setdefault(what, {})[name] = reason
+        reason = _obstacle(subject, what)
+        if reason is not None and is_asked:
+            raise ValueError(f"{what} of {subject.name}: {reason}; it supports {', '.join(supported(subject))}")
+        if reason is not None:
+            found.setdefault(what, {})[subject.name] = reason
     return found
 
 
@@ -272,7 +273,8 @@ def _stored(path: Path | None) -> Finding | None:
 
 def _made(what: str, subject: Subject, report: Report | None) -> Finding:
     subject.progress = (lambda done, total: report(f"{what}: {subject.name}", done, total)) if report else None
-    with fits_memory(min(subject.options.batch_size, len(subject.pictures)), subject.protocol.size):
+    at_once = 1 if what == "attention" else min(subject.options.batch_size, len(subject.pictures))
+    with fits_memory(at_once, subject.protocol.size):
         finding = STUDIES[what].run(subject)
     return replace(finding, skipped=dict(subject.skipped))
 
@@ -304,11 +306,17 @@ def _networks(subjects: Mapping[str, Subject], findings: Mapping[str, Mapping[st
             "input": list(subject.protocol.size),
             "protocol": subject.protocol.describe(),
             "truth": subject.truth,
+            "patch_side": subject.patch_side if _covers(findings, subject.options) else None,
             "skipped": skipped(name),
             "enlarged": len(subject.enlarged),
         }
         for name, subject in subjects.items()
     }
+
+
+def _covers(findings: Mapping[str, Any], options: AnalysisOptions) -> bool:
+    """Whether any analysis covered patches."""
+    return any(what in COVERING or (what in SPOILING and options.corruption == "patches") for what in findings)
 
 
 def _about(subjects: Mapping[str, Subject], options: AnalysisOptions) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from robustvit.methods.probing import evaluation_mode
 from robustvit.recording import Tape, attention_blocks, has_attention_rows, record
 
-__all__ = ["keep_maps", "map_chunks", "observe", "tokens_per_window"]
+__all__ = ["check_attention", "keep_maps", "map_chunks", "observe", "tokens_per_window"]
 
 CHUNK_BYTES = 2**26
 """Of the rows of a map that exist at a time, unless their number is given."""
@@ -30,6 +30,13 @@ def observe(model: nn.Module) -> Iterator[Tape]:
     by_rows = all(has_attention_rows(block.attn) for block in attention_blocks(model))
     with evaluation_mode(model), record(model, attention=not by_rows, rows=by_rows) as tape:
         yield tape
+
+
+def check_attention(model: nn.Module, size: tuple[int, int]) -> None:
+    """Raises NothingRecordedError where the maps of a network cannot be read, as an empty picture of `size` shows."""
+    parameter = next(model.parameters())
+    with observe(model):
+        model(parameter.new_zeros(1, 3, *size))
 
 
 def keep_maps(tape: Tape) -> None:

@@ -19,7 +19,8 @@ MOST_SHOWN = 256
 """Rows of a map as a picture; of more tokens, squares of entries are averaged."""
 DEFINITION = (
     "attention after softmax, mean over heads unless per head, rows are queries, prefix tokens left out (Swin: mean over "
-    f"windows); maps of more than {MOST_SHOWN} tokens are averaged in squares"
+    f"windows); maps of more than {MOST_SHOWN} tokens are averaged in squares; "
+    "cosine: between the maps shown, clean and corrupted"
 )
 
 

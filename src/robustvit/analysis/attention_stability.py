@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from robustvit.analysis.attention_chunks import map_chunks, observe
+from robustvit.analysis.batches import image_pairs
 from robustvit.recording import Tape
 
 __all__ = ["Stability", "attention_cosines", "attention_stability"]
@@ -67,7 +68,7 @@ def attention_stability(model: nn.Module, pairs: Iterable[tuple[Tensor, Tensor]]
 
     Args:
         model: a network with attention; evaluated as it is, and left so.
-        pairs: batches of (clean, spoiled) pictures [B, 3, H, W], normalised.
+        pairs: (clean, spoiled) pictures [B, 3, H, W], normalised: one pair of batches, or many.
         rows: see `attention_cosines`.
 
     Raises:
@@ -75,7 +76,7 @@ def attention_stability(model: nn.Module, pairs: Iterable[tuple[Tensor, Tensor]]
     """
     of_pictures: list[Tensor] = []
     sums: list[Tensor] = []
-    for clean, spoiled in pairs:
+    for clean, spoiled in image_pairs(pairs):
         with observe(model) as first:
             model(clean)
         with observe(model) as second:
@@ -85,7 +86,5 @@ def attention_stability(model: nn.Module, pairs: Iterable[tuple[Tensor, Tensor]]
         of_pictures.append(torch.cat(cosines, dim=1).mean(1).cpu())
         totals = [cosine.sum(0).cpu() for cosine in cosines]
         sums = totals if not sums else [a + b for a, b in zip(sums, totals, strict=True)]
-    if not of_pictures:
-        raise ValueError("there are no pictures to compare; give at least one pair of a clean and a spoiled batch")
     values = torch.cat(of_pictures)
     return Stability(values, [total / len(values) for total in sums])

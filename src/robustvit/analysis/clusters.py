@@ -20,6 +20,8 @@ __all__ = ["MOST_CLUSTERS", "Clustering", "agreement", "cluster_tokens", "cluste
 
 MOST_CLUSTERS = 8
 """The most that the largest eigengap may choose."""
+LEAST = 1e-10
+"""Eigenvalues below this share of the largest are too small to divide by."""
 DEFINITION = (
     "spectral clustering (Ng, Jordan, Weiss) of the tokens of a block, after a softmax over channels, by their Gram matrix; "
     f"k as given or at the largest gap of the first {MOST_CLUSTERS + 1} eigenvalues"
@@ -60,10 +62,8 @@ def cluster_tokens(tokens: Tensor, grid: tuple[int, int], k: int | None = None, 
     if max(k or 2, 2) > N:
         raise ValueError(f"{N} tokens cannot be divided into {k or 2} groups; use a larger picture or an earlier block")
     z = tokens.double().softmax(-1)
-    S = z @ z.T
-    scale = S.sum(1).rsqrt()
-    values, vectors = torch.linalg.eigh(scale[:, None] * S * scale[None])
-    values, vectors = values.flip(0), vectors.flip(1)  # descending
+    degree = z @ z.sum(0)  # the row sums of S = z z^T
+    values, vectors = _spectrum(z * degree.rsqrt()[:, None], max(k or 0, min(MOST_CLUSTERS + 1, N)))
     if k is None:
         most = min(MOST_CLUSTERS, N - 1)
         gaps = values[1:most] - values[2 : most + 1]  # after the second, the third, ...
@@ -72,6 +72,21 @@ def cluster_tokens(tokens: Tensor, grid: tuple[int, int], k: int | None = None, 
     labels = _sklearn("cluster").KMeans(k, n_init=10, random_state=seed).fit_predict(rows)
     order = np.argsort(-np.bincount(labels, minlength=k), kind="stable")
     return Clustering(np.argsort(order)[labels].reshape(grid), values[: MOST_CLUSTERS + 1].numpy())
+
+
+def _spectrum(Y: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The first eigenvalues, descending, and eigenvectors [N, .] of A = Y Y^T, at least `count` of them.
+
+    Those of Y^T Y are the same where they are not 0; it is smaller for many tokens, and A need not exist.
+    """
+    N, C = Y.shape
+    if C < N:
+        values, vectors = torch.linalg.eigh(Y.T @ Y)
+        values, vectors = values.flip(0), vectors.flip(1)
+        if count <= C and values[count - 1] > LEAST * values[0]:  # v -> Y v / sqrt(lambda)
+            return values, Y @ vectors[:, :count] / values[:count].sqrt()
+    values, vectors = torch.linalg.eigh(Y @ Y.T)
+    return values.flip(0), vectors.flip(1)
 
 
 def clusters_of(model: nn.Module, images: Tensor, *, layer: int = -2, k: int | None = None, seed: int = 0) -> list[Clustering]:

@@ -6,18 +6,20 @@ wanted, which is the number of positive pivots of S - threshold I (Sylvester): n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from robustvit.analysis.batches import Images, image_batches
 from robustvit.block_outputs import block_tokens
 
 __all__ = ["EPSILON", "EigenvalueCounts", "count_above", "eigenvalue_counts", "largest_eigenvalue", "significant_eigenvalues"]
 
 EPSILON = 0.01
-POWER_STEPS, TOLERANCE = 40, 1e-6
+KRYLOV_STEPS = 8
+TOLERANCE = 5e-4
+"""Relative error of the largest eigenvalue, which the threshold is a share of."""
 LEAST_IN_SINGLE = 1e-3
 """Thresholds from here on are far above the rounding of single precision."""
 
@@ -55,56 +57,69 @@ def significant_eigenvalues(tokens: Tensor, epsilon: float = EPSILON) -> Tensor:
         raise ValueError(f"epsilon={epsilon!r} is not possible; give a share of the largest eigenvalue, between 0 and 1")
     Z = tokens.cpu() if tokens.device.type == "mps" else tokens  # mps has no double precision
     Z = Z.to(torch.promote_types(Z.dtype, torch.float32 if epsilon >= LEAST_IN_SINGLE else torch.float64))
-    if not Z.isfinite().all():
-        raise ValueError("the tokens are not finite numbers (NaN or infinity), so that they have no eigenvalues")
     gram = Z @ Z.mT if Z.shape[1] < Z.shape[2] else Z.mT @ Z
+    if not gram.diagonal(dim1=-2, dim2=-1).isfinite().all():
+        raise ValueError("the tokens are not finite numbers (NaN or infinity), so that they have no eigenvalues")
     return count_above(gram, epsilon * largest_eigenvalue(gram))
 
 
 def largest_eigenvalue(matrices: Tensor) -> Tensor:
-    """[B], of positive semi-definite matrices [B, n, n]: power iterations until they stand still, else by the spectrum."""
-    column = matrices.diagonal(dim1=-2, dim2=-1).argmax(-1)
-    vector = matrices[torch.arange(len(matrices)), :, column, None]  # B n 1, not 0 unless the matrix is
-    tiny = torch.finfo(matrices.dtype).tiny
-    value = torch.zeros_like(vector[:, 0, 0])
-    stands = torch.zeros_like(value, dtype=torch.bool)
-    for _ in range(POWER_STEPS):
-        vector = vector / vector.norm(dim=1, keepdim=True).clamp(min=tiny)
-        product = matrices @ vector
-        before, value = value, (vector * product).sum((1, 2))  # a Rayleigh quotient, which only grows
-        stands = value - before <= TOLERANCE * value
-        if stands.all():
-            return value
-        vector = product
-    value[~stands] = torch.linalg.eigvalsh(matrices[~stands])[:, -1]
+    """[B], of positive semi-definite matrices [B, n, n], to `TOLERANCE`: a few steps of Lanczos from a generic vector.
+
+    The result is never too large. It is accepted where no eigenvalue is above it (Cholesky), else the spectrum is computed.
+    """
+    value = _largest_ritz_value(matrices)
+    _, trouble = torch.linalg.cholesky_ex(_shifted(matrices, (1 + TOLERANCE) * value).neg_())  # none where it is positive
+    if (is_wrong := (trouble > 0) & (value > 0)).any():
+        value[is_wrong] = torch.linalg.eigvalsh(matrices[is_wrong])[:, -1]
     return value
+
+
+def _largest_ritz_value(matrices: Tensor) -> Tensor:
+    """[B]: the largest eigenvalue of the matrices within the space of v, A v, A^2 v, ..., v a fixed random vector."""
+    B, n, _ = matrices.shape
+    start = torch.randn(1, n, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(matrices)
+    basis = (start / start.norm()).expand(B, 1, n)  # rows, whose products are much faster than those of columns
+    products = basis @ matrices
+    for _ in range(min(KRYLOV_STEPS, n) - 1):
+        vector = last = products[:, -1:]
+        for _ in range(2):  # rounding leaves a rest
+            vector = vector - (vector @ basis.mT) @ basis
+        length = vector.norm(dim=2, keepdim=True)
+        is_new = length > torch.finfo(matrices.dtype).eps * last.norm(dim=2, keepdim=True)
+        basis = torch.cat([basis, torch.where(is_new, vector / length, 0)], dim=1)  # 0 adds no eigenvalue but 0
+        products = torch.cat([products, basis[:, -1:] @ matrices], dim=1)
+    return torch.linalg.eigvalsh(products @ basis.mT)[:, -1].clamp(min=0)
 
 
 def count_above(matrices: Tensor, threshold: Tensor) -> Tensor:
     """int64 [B]: eigenvalues of the symmetric matrices [B, n, n] above the threshold [B], by the inertia of A - t I."""
-    n = matrices.shape[-1]
-    shifted = matrices - threshold[:, None, None] * torch.eye(n, dtype=matrices.dtype, device=matrices.device)
-    factors, pivots = torch.linalg.ldl_factor(shifted)
+    factors, pivots, _ = torch.linalg.ldl_factor_ex(_shifted(matrices, threshold))  # an eigenvalue may be at the threshold
     in_pair = pivots < 0  # a 2 x 2 pivot has one positive and one negative eigenvalue
     positive = ((factors.diagonal(dim1=-2, dim2=-1) > 0) & ~in_pair).sum(-1)
     return positive + in_pair.sum(-1) // 2
 
 
-def eigenvalue_counts(model: nn.Module, batches: Iterable[Tensor], epsilon: float = EPSILON) -> EigenvalueCounts:
+def _shifted(matrices: Tensor, shift: Tensor) -> Tensor:
+    """A - t I, for matrices [B, n, n] and shifts [B]."""
+    shifted = matrices.clone()
+    shifted.diagonal(dim1=-2, dim2=-1).sub_(shift[:, None])
+    return shifted
+
+
+def eigenvalue_counts(model: nn.Module, batches: Images, epsilon: float = EPSILON) -> EigenvalueCounts:
     """Over a data set.
 
     Args:
         model: a network with attention, or a CNN of residual blocks, whose positions are the tokens.
-        batches: normalised pictures [B, 3, H, W].
+        batches: normalised pictures [B, 3, H, W]: a batch, or a loader.
         epsilon: see `significant_eigenvalues`.
     """
     total, tokens, count = torch.zeros(()), torch.zeros(()), 0
-    for images in batches:
+    for images in image_batches(batches):
         features = [block.tokens for block in block_tokens(model, images)]
         total = total + torch.stack([significant_eigenvalues(Z, epsilon).sum().cpu() for Z in features])
         tokens = torch.tensor([Z.shape[1] for Z in features])
         count += len(images)
-    if not count:
-        raise ValueError("there are no pictures to look at; give at least one batch")
     significant = total / count
     return EigenvalueCounts(significant, tokens - significant, epsilon)

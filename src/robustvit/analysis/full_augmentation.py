@@ -27,7 +27,8 @@ def fully_augmented(model: PixelNetwork, pixels: Tensor, ids: Sequence[str], see
 
     Args:
         model: gives the normalisation, in whose units the noise of erasing is.
-        pixels: uint8 [B, 3, H, W]; partners are the first and the last, and so on, the middle one of an odd number has none.
+        pixels: uint8 [B, 3, H, W]; partners are the first and the last, and so on, of the middle one of an odd number the
+            first. A single picture has none, and goes without CutMix.
         ids: one a picture; what RandAugment and erasing do depends on (seed, id) alone.
         seed: of all draws.
     """
@@ -38,8 +39,17 @@ def fully_augmented(model: PixelNetwork, pixels: Tensor, ids: Sequence[str], see
     images = [Image.fromarray(picture.permute(1, 2, 0).cpu().numpy()) for picture in pixels]
     views = [augment(image, value, with_view=False)[0] for image, value in zip(images, seeds, strict=True)]
     x = torch.stack([torch.from_numpy(np.array(view)).permute(2, 0, 1) for view in views]).float() / 255
-    even = torch.tensor([i for i in range(len(x)) if len(x) % 2 == 0 or i != len(x) // 2], dtype=torch.long)
-    if len(even):
-        x[even] = apply_mix(x[even], draw_mix(MIXING, seed, 0, H, W))
+    x = _mixed(x, seed) if len(x) > 1 else x
     erased = erase(model.normalise(x), seeds, 1.0)
     return (erased * channels(model.std, x) + channels(model.mean, x)).clamp(0, 1)
+
+
+def _mixed(x: Tensor, seed: int) -> Tensor:
+    """CutMix with the batch reversed; the middle one of an odd number is its own partner there, and gets the first."""
+    mix = draw_mix(MIXING, seed, 0, x.shape[-2], x.shape[-1])
+    if len(x) % 2 == 0:
+        return apply_mix(x, mix)
+    middle = len(x) // 2
+    others = apply_mix(torch.cat([x[:middle], x[middle + 1 :]]), mix)
+    own = apply_mix(torch.stack([x[middle], x[0]]), mix)[:1]
+    return torch.cat([others[:middle], own, others[middle:]])

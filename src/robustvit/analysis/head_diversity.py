@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import torch
 from torch import Tensor, nn
 
 from robustvit.analysis.attention_chunks import map_chunks, observe
+from robustvit.analysis.batches import Images, image_batches
 from robustvit.recording import Tape
 
 __all__ = ["head_diversity", "head_similarity"]
@@ -42,21 +41,19 @@ def _gram(chunk: Tensor) -> Tensor:
     return flat @ flat.transpose(-2, -1)
 
 
-def head_diversity(model: nn.Module, batches: Iterable[Tensor], *, rows: int | None = None) -> Tensor:
+def head_diversity(model: nn.Module, batches: Images, *, rows: int | None = None) -> Tensor:
     """[L]: `head_similarity` over a data set, the mean over pictures.
 
     Args:
         model: a network with attention.
-        batches: normalised pictures [B, 3, H, W].
+        batches: normalised pictures [B, 3, H, W]: a batch, or a loader.
         rows: see `head_similarity`.
     """
     total, count = torch.zeros(()), 0
-    for images in batches:
+    for images in image_batches(batches):
         with observe(model) as tape:
             model(images)
         with torch.no_grad():
             total = total + head_similarity(tape, len(images), rows=rows).sum(1).cpu()
         count += len(images)
-    if not count:
-        raise ValueError("there are no pictures to look at; give at least one batch")
     return total / count

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
+from robustvit.analysis.batches import Images, keyed_batches
 from robustvit.analysis.options import NoiseKind
 from robustvit.block_outputs import block_tokens
 from robustvit.corruptions.randomness import KeyedDraws
@@ -24,7 +24,7 @@ DEFINITIONS = {
 
 def noise_decay(
     model: nn.Module,
-    batches: Iterable[Tensor | tuple[Sequence[int | str], Tensor]],
+    batches: Images,
     *,
     kind: NoiseKind = "perturbation",
     sigma: float = 1.0,
@@ -34,7 +34,7 @@ def noise_decay(
 
     Args:
         model: a network with attention, or a CNN of residual blocks.
-        batches: normalised pictures [B, 3, H, W], or pairs of their ids and them.
+        batches: normalised pictures [B, 3, H, W]: a batch, a loader, or pairs of ids and pictures.
         kind: of `DEFINITIONS`.
         sigma: standard deviation of the noise of "perturbation".
         seed: of the noise; that of a picture depends on (seed, its id) alone, which is its place where none is given.
@@ -44,8 +44,7 @@ def noise_decay(
     if not sigma > 0:
         raise ValueError(f"sigma={sigma!r} is not possible; give more than 0")
     total, count = torch.zeros(()), 0
-    for batch in batches:
-        ids, images = (range(count, count + len(batch)), batch) if isinstance(batch, Tensor) else batch
+    for ids, images in keyed_batches(batches):
         draws = KeyedDraws(seed, ids, "noise decay", device=images.device)
         noise = draws.normal(0, 1, tuple(images.shape[1:])).to(images.dtype)
         if kind == "input":
@@ -56,8 +55,6 @@ def noise_decay(
             strength = torch.stack([_norm(b - a) / _norm(a) for a, b in zip(clean, noisy, strict=True)])
         total = total + strength.sum(1).cpu()
         count += len(images)
-    if not count:
-        raise ValueError("there are no pictures to look at; give at least one batch")
     return total / count
 
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from robustvit.analysis.attention_chunks import keep_maps, observe
+from robustvit.analysis.attention_chunks import check_attention, keep_maps, observe
 from robustvit.analysis.attention_stability import attention_cosines
 from robustvit.attacks.patches import A_TENTH, PatchSettings, cover_random
 from robustvit.attacks.pixel_network import PixelNetwork
 from robustvit.corruptions.randomness import keyed_seed
 from robustvit.methods.probing import evaluation_mode
-from robustvit.recording import Tape, has_attention
+from robustvit.recording import NothingRecordedError, Tape
 
 __all__ = ["Occlusion", "occlusion_study"]
 
@@ -32,10 +32,12 @@ class Occlusion:
     Attributes:
         right: bool [masks, B], whether the answer is right.
         cosines: float [masks, B], of the attention; None for a network without.
+        clean_right: bool [B], whether the answer to the clean picture is right.
     """
 
     right: Tensor
     cosines: Tensor | None
+    clean_right: Tensor
 
     @property
     def accuracies(self) -> Tensor:
@@ -67,23 +69,35 @@ def occlusion_study(
     """
     if masks < 1:
         raise ValueError(f"masks={masks} is not possible; give at least 1")
-    attends = has_attention(model)
+    attends = _attends(model.network, (images.shape[-2], images.shape[-1]))
     settings = replace(settings, patch_size=settings.side(model, (images.shape[-2], images.shape[-1])))  # asked for once
     right, cosines = [], []
     with _look(model, attends) as clean:
-        model(images)
+        clean_right = _is_right(model(images), labels)
     if clean is not None:
         keep_maps(clean)
     for mask in range(masks):
         covered = cover_random(model, images, labels, settings, seed=keyed_seed(seed, mask), sample_ids=sample_ids)
         with _look(model, attends) as spoiled:
             logits = model(covered)
-        is_answer = logits.isfinite().all(1)  # NaN is no answer, and wrong
-        right.append(((logits.argmax(1) == labels) & is_answer).cpu())
+        right.append(_is_right(logits, labels))
         if clean is not None and spoiled is not None:
             with torch.no_grad():
                 cosines.append(torch.cat(attention_cosines(clean, spoiled, len(images), rows=rows), dim=1).mean(1).cpu())
-    return Occlusion(torch.stack(right), torch.stack(cosines) if cosines else None)
+    return Occlusion(torch.stack(right), torch.stack(cosines) if cosines else None, clean_right)
+
+
+def _attends(network: nn.Module, size: tuple[int, int]) -> bool:
+    try:
+        check_attention(network, size)
+    except NothingRecordedError:
+        return False
+    return True
+
+
+def _is_right(logits: Tensor, labels: Tensor) -> Tensor:
+    """bool [B]; NaN is no answer, and wrong."""
+    return ((logits.argmax(1) == labels) & logits.isfinite().all(1)).cpu()
 
 
 def _look(model: nn.Module, attends: bool) -> AbstractContextManager[Tape | None]:

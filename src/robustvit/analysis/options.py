@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
-__all__ = ["AnalysisOptions", "NoiseKind"]
+__all__ = ["USED_BY", "AnalysisOptions", "NoiseKind", "check_used"]
 
 MOST_GROUPS = 16
 """Of tokens; more could not be told apart by their colours."""
@@ -18,7 +19,8 @@ class AnalysisOptions:
     """Settings of all analyses; each uses those that concern it.
 
     Attributes:
-        corruption: what clean pictures are compared with: one of `CORRUPTIONS`, or "patches" (a tenth covered with noise).
+        corruption: what clean pictures are compared with: a name such as gaussian_noise (by default), motion_blur, fog or
+            jpeg_compression (`robustvit corrupt --help`), or patches (a tenth covered with noise).
         severity: of the corruption, 1 to 5.
         shown: pictures in the figures that show pictures, the first ones.
         picture: position of the picture whose attention is shown.
@@ -76,6 +78,7 @@ class AnalysisOptions:
         self._require(self.clusters is None or 2 <= self.clusters <= MOST_GROUPS, "clusters", f"2 to {MOST_GROUPS}")
         for name in ("shown", "masks", "batch_size"):
             self._require(getattr(self, name) >= 1, name, "at least 1")
+        self._require(self.seed >= 0, "seed", "0 or more")
         self._require(self.fit_steps is None or self.fit_steps >= 1, "fit_steps", "at least 1")
         if self.fit_steps is not None and self.corruption_model is not None:
             raise ValueError("fit_steps has no effect with a corruption_model, which is trained already; give one of them")
@@ -83,3 +86,49 @@ class AnalysisOptions:
     def _require(self, is_possible: bool, name: str, expected: str) -> None:
         if not is_possible:
             raise ValueError(f"{name}={getattr(self, name)!r} is not possible; give {expected}")
+
+
+_SPOILED = ("corruption", "severity", "rho")
+USED_BY: Mapping[str, tuple[str, ...]] = {
+    "attention": (*_SPOILED, "picture", "layers", "query"),
+    "stability": _SPOILED,
+    "occlusion": ("masks", "rho"),
+    "head-diversity": (),
+    "overfocus": (),
+    "eigenvalues": ("epsilon",),
+    "noise-decay": ("noise", "sigma"),
+    "clusters": (*_SPOILED, "layers", "clusters", "shown"),
+    "token-labels": ("sure", "shown"),
+    "patch-corruption": ("rho", "corruption_model", "fit_steps", "shown"),
+    "bottleneck": (),
+}
+"""Analysis -> the options that concern it, besides batch_size and seed."""
+
+
+def check_used(options: AnalysisOptions, what: Sequence[str]) -> None:
+    """Refuses what somebody chose that would change nothing.
+
+    Args:
+        options: as given.
+        what: the analyses, or "all".
+
+    Raises:
+        ValueError: an option other than its default concerns none of them.
+    """
+    default = AnalysisOptions()
+    given = [f.name for f in fields(options) if getattr(options, f.name) != getattr(default, f.name)]
+    used = {"batch_size", "seed", *(name for one in what for name in USED_BY.get(one, ()))}
+    for name in given:
+        owners = [one for one, names in USED_BY.items() if name in names]
+        if "all" not in what and name not in used:
+            raise ValueError(
+                f"--{name.replace('_', '-')} belongs to {', '.join(owners)}, and the analysis is {', '.join(what)}; leave it "
+                "out, or add that to --what"
+            )
+    if "severity" in given and options.corruption == "patches":
+        raise ValueError("--severity has no effect with --corruption patches; --rho sets the share of the patches")
+    spoils = {"attention", "stability", "clusters"} & set(what)
+    if "rho" in given and options.corruption != "patches" and spoils == set(what):
+        raise ValueError("--rho belongs to --corruption patches, occlusion and patch-corruption; leave it out")
+    if "sigma" in given and options.noise == "input":
+        raise ValueError("--sigma has no effect with --noise input, which is N(0, 1)")

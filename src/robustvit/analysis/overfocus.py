@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from robustvit.analysis.attention_chunks import map_chunks, observe, tokens_per_window
+from robustvit.analysis.batches import Images, image_batches
 from robustvit.recording import Tape
 
 __all__ = ["MOST", "Overfocus", "overfocus", "overfocus_of"]
@@ -30,11 +30,13 @@ class Overfocus:
         top_share: share of all attention that the most attended tokens get.
         crowded: tokens that get more than 2/N on average.
         row_similarity: mean cosine between rows and the mean row; 1 where all queries look alike.
+        even_share: what `top_share` is where attention is spread evenly: 5 / N.
     """
 
     top_share: Tensor
     crowded: Tensor
     row_similarity: Tensor
+    even_share: Tensor
 
 
 def overfocus_of(tape: Tape, pictures: int, *, rows: int | None = None) -> Overfocus:
@@ -45,7 +47,7 @@ def overfocus_of(tape: Tape, pictures: int, *, rows: int | None = None) -> Overf
         pictures: B.
         rows: of the maps that exist at a time.
     """
-    shares, crowds, cosines = [], [], []
+    shares, crowds, cosines, evens = [], [], [], []
     for layer in range(len(tape.grids)):
         received = torch.zeros(())
         for chunk in map_chunks(tape, layer, pictures, rows):
@@ -54,32 +56,31 @@ def overfocus_of(tape: Tape, pictures: int, *, rows: int | None = None) -> Overf
         column = received / N[:, None]  # the mean row
         top = column.topk(min(MOST, column.shape[-1]), dim=-1).values.sum(-1)
         shares.append((top / column.sum(-1)).mean(1))
+        evens.append((MOST / N).clamp(max=1).mean().expand(pictures))
         crowds.append((column > 2 / N[:, None]).float().sum(-1).mean(1))
         total = torch.zeros(())
         for chunk in map_chunks(tape, layer, pictures, rows):
             total = total + torch.cosine_similarity(chunk.mean(2), column[:, :, None], dim=-1).sum(-1)  # B W
         cosines.append((total / N).mean(1))
-    return Overfocus(torch.stack(shares), torch.stack(crowds), torch.stack(cosines))
+    return Overfocus(torch.stack(shares), torch.stack(crowds), torch.stack(cosines), torch.stack(evens))
 
 
-def overfocus(model: nn.Module, batches: Iterable[Tensor], *, rows: int | None = None) -> Overfocus:
+def overfocus(model: nn.Module, batches: Images, *, rows: int | None = None) -> Overfocus:
     """[L] each, over a data set.
 
     Args:
         model: a network with attention.
-        batches: normalised pictures [B, 3, H, W].
+        batches: normalised pictures [B, 3, H, W]: a batch, or a loader.
         rows: see `overfocus_of`.
     """
-    sums = [torch.zeros(())] * 3
+    sums = [torch.zeros(())] * 4
     count = 0
-    for images in batches:
+    for images in image_batches(batches):
         with observe(model) as tape:
             model(images)
         with torch.no_grad():
             found = overfocus_of(tape, len(images), rows=rows)
-        values = (found.top_share, found.crowded, found.row_similarity)
+        values = (found.top_share, found.crowded, found.row_similarity, found.even_share)
         sums = [total + value.sum(1).cpu() for total, value in zip(sums, values, strict=True)]
         count += len(images)
-    if not count:
-        raise ValueError("there are no pictures to look at; give at least one batch")
     return Overfocus(*(total / count for total in sums))

@@ -63,10 +63,15 @@ def _attention(subject: Subject) -> Finding:
     numbers = {
         "picture": one.ids[0],
         "layers": list(found.layers),
+        "cosine": [_cosine(*(arrays[f"{state}/layer {layer}"] for state in ("clean", "spoiled"))) for layer in found.layers],
         "query": list(options.query),
         "heads": len(found.head_maps),
     }
     return Finding(maps_of.DEFINITION, numbers, arrays)
+
+
+def _cosine(first: np.ndarray, second: np.ndarray) -> float:
+    return float((first * second).sum() / max(np.linalg.norm(first) * np.linalg.norm(second), np.finfo(np.float32).tiny))
 
 
 def _spread(count: int, most: int) -> tuple[int, ...]:
@@ -85,7 +90,7 @@ def _stability(subject: Subject) -> Finding:
 def _occlusion(subject: Subject) -> Finding:
     options = subject.options
     settings = PatchSettings(options.rho)
-    right, cosines = [], []
+    right, cosines, clean = [], [], []
     for batch in subject.batches():
         pixels = subject.unit(batch.pixels)
         found = occlusion.occlusion_study(
@@ -98,10 +103,12 @@ def _occlusion(subject: Subject) -> Finding:
             sample_ids=batch.ids,
         )
         right.append(found.right)
+        clean.append(found.clean_right)
         cosines += [found.cosines] if found.cosines is not None else []
     accuracies = torch.cat(right, dim=1).float().mean(1)  # masks
     arrays = {"accuracies": accuracies.numpy()}
     numbers: dict[str, Any] = {"masks": options.masks, "rho": options.rho, "truth": subject.truth}
+    numbers["clean_accuracy"] = float(torch.cat(clean).float().mean())
     numbers |= {"mean_accuracy": float(accuracies.mean()), "lowest_accuracy": float(accuracies.min())}
     numbers |= {"highest_accuracy": float(accuracies.max())}
     if cosines:
@@ -195,6 +202,7 @@ def _token_labels(subject: Subject) -> Finding:
         "pictures": len(whole["pictures"]),
         "sure": options.sure,
         "truth": subject.truth,
+        "without_cutmix": len(everything) < 2,
     }
     shown = {name: value[: options.shown] for name, value in whole.items()}
     return Finding(labels_of.DEFINITION, numbers, {**shown, "confidences": confidences})

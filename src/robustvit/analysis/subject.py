@@ -13,16 +13,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from robustvit.analysis.attention_chunks import check_attention
 from robustvit.analysis.options import AnalysisOptions
+from robustvit.attacks.patches import PatchSettings
 from robustvit.attacks.pixel_network import PixelNetwork
+from robustvit.block_outputs import check_blocks
 from robustvit.corruptions.patches import occlude_patches
 from robustvit.data.layouts import SCENES, LayoutError, open_pictures
 from robustvit.data.loose_pictures import NO_LABEL, loose_pictures
 from robustvit.data.pictures import Picture, PictureSet, SomePictures, UnreadablePictureError
 from robustvit.data.protocols import Protocol, normalisation_of, protocol_of
 from robustvit.evaluation.classes import ClassMismatchError, match_classes
-from robustvit.evaluation.conditions import Condition, Damage, patch_side
+from robustvit.evaluation.conditions import Condition, Damage
 from robustvit.methods.probing import evaluation_mode
+from robustvit.recording import NothingRecordedError, has_attention
 
 __all__ = ["Batch", "Subject", "make_subject", "pictures_at"]
 
@@ -59,7 +63,7 @@ class Subject:
         options: of the analyses.
         progress: told (pictures seen, in all) of the pass that runs.
         skipped: id -> why it could not be read.
-        enlarged: ids of pictures that are smaller than the input.
+        enlarged: ids of pictures that are lower or narrower than the input.
         kept: id -> decoded picture, of the first ones, so that a second look costs nothing.
     """
 
@@ -86,6 +90,34 @@ class Subject:
     @cached_property
     def device(self) -> torch.device:
         return next(self.network.parameters()).device
+
+    @cached_property
+    def trouble_with_attention(self) -> str | None:
+        """Why the attention of the network cannot be read; None where it can."""
+        if not has_attention(self.network):
+            return f"{type(self.network).__name__} has no attention among tokens that can be read"
+        return self._trouble(check_attention)
+
+    @cached_property
+    def trouble_with_blocks(self) -> str | None:
+        """Why the outputs of the blocks cannot be followed; None where they can."""
+        return self._trouble(check_blocks)
+
+    def _trouble(self, check: Callable[[nn.Module, tuple[int, int]], None]) -> str | None:
+        try:
+            check(self.network, self.protocol.size)
+        except NothingRecordedError as error:
+            return str(error)
+        return None
+
+    @cached_property
+    def patch_side(self) -> int:
+        """Side in pixels of the patches that are covered: those of the tokens.
+
+        Raises:
+            ValueError: they are not square.
+        """
+        return PatchSettings().side(self.pixel_network, self.protocol.size)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -135,8 +167,7 @@ class Subject:
         options = self.options
         if options.corruption == "patches":
             mean, std = normalisation_of(self.network)
-            side = patch_side(self.protocol.size)
-            how: dict[str, Any] = dict(share=options.rho, patch=side, seed=options.seed, sample_ids=batch.ids)
+            how: dict[str, Any] = dict(share=options.rho, patch=self.patch_side, seed=options.seed, sample_ids=batch.ids)
             return occlude_patches(batch.pixels, mean=mean, std=std, **how)  # type: ignore[arg-type]
         return Damage(options.seed).apply(batch.pixels, batch.ids, Condition(options.corruption, options.severity))
 
@@ -179,7 +210,7 @@ class Subject:
         try:
             image = picture.open()
             pixels = self.protocol.apply(image)
-            if image.height < pixels.shape[1] and image.width < pixels.shape[2]:
+            if image.height < pixels.shape[1] or image.width < pixels.shape[2]:
                 self.enlarged.add(picture.id)
             if len(self.kept) * pixels.numel() < MOST_KEPT:
                 self.kept[picture.id] = pixels

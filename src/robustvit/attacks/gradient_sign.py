@@ -101,5 +101,26 @@ def loss_gradient(model: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
     """Of the sum of the cross-entropies, so that a picture's gradient does not depend on its batch."""
     with torch.enable_grad():
         x = x.detach().requires_grad_()
-        loss = F.cross_entropy(model(x).float(), labels, reduction="sum")
-        return torch.autograd.grad(loss, x)[0]
+        losses = F.cross_entropy(model(x).float(), labels, reduction="none")
+        gradient = torch.autograd.grad(losses.sum(), x)[0]
+    check_gradient(gradient, losses)
+    return gradient
+
+
+def check_gradient(gradient: Tensor, losses: Tensor) -> None:
+    """Refuses to follow a gradient that says nothing: the picture would stay as it is, and count as robust.
+
+    Args:
+        gradient: [B, ...].
+        losses: [B]; a picture without a finite loss has no answer to attack.
+
+    Raises:
+        ValueError: a gradient is not finite where the loss is.
+    """
+    is_lost = losses.isfinite() & ~gradient.flatten(1).isfinite().all(1)
+    if is_lost.any():
+        raise ValueError(
+            f"the gradient of the loss is not finite (NaN or infinity) for {int(is_lost.sum())} of {len(losses)} pictures, "
+            "although the loss is; an attack that follows it would find nothing. Attack the network in float32, or without "
+            "the part that has no gradient"
+        )

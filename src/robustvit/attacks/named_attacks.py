@@ -13,7 +13,7 @@ from torch import Tensor
 from robustvit.attacks.attack import FIT_BATCH, Attack, Batches, SampleIds
 from robustvit.attacks.auto_attack import AutoAttackSettings, auto_attack, check_auto_attack
 from robustvit.attacks.gradient_sign import PGD_PRESETS, PgdSettings, fgsm, pgd
-from robustvit.attacks.patch_fool import PatchFoolSettings, patch_fool
+from robustvit.attacks.patch_fool import LAYER, PatchFoolSettings, patch_fool
 from robustvit.attacks.patches import PatchSettings, cover_adversarial, cover_random, fit_scorer, load_scorer
 from robustvit.attacks.pixel_network import PixelNetwork, check_pixels
 from robustvit.block_outputs import blocks_of
@@ -79,7 +79,8 @@ class PatchFool(Attack):
     settings: PatchFoolSettings = field(default_factory=PatchFoolSettings)
 
     def describe(self) -> dict[str, Any]:
-        return asdict(self.settings)
+        layer = f"{LAYER}, or the last block" if self.settings.layer is None else self.settings.layer
+        return {**asdict(self.settings), "layer": layer}
 
     def check(self, model: PixelNetwork, size: tuple[int, int]) -> None:
         """The network has attention, patches and pixels enough: one iteration on a grey picture."""

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustvit.attacks.gradient_sign import loss_gradient
+from robustvit.attacks.gradient_sign import check_gradient, loss_gradient
 from robustvit.attacks.patch_attention import attention_drawn, attention_received, pixel_mask, tokens_of
 from robustvit.attacks.pixel_network import PixelNetwork, channels, check_pixels, frozen
 from robustvit.attacks.sparse_pixels import FROZEN_AFTER, PixelChoice, SparsePixels
@@ -43,6 +43,10 @@ Constraint = Literal["none", "linf", "l2"]
 """Of the patch: any content; each value within `limit` of the picture; each channel within an L2 ball of radius `limit`."""
 
 
+LAYER = 4
+"""Of the published attack, counted from 0."""
+
+
 @dataclass(frozen=True)
 class PatchFoolSettings:
     """How the attack goes; the defaults are the setting of the AFAT paper.
@@ -50,8 +54,9 @@ class PatchFoolSettings:
     Attributes:
         patches: how many; the attention term is about the first.
         select: see `PatchSelection`.
-        layer: block whose attention selects, counted from 0; the last one of a network with fewer.
-        attention_weight: of the attention's gradient beside the loss's; 0 leaves it out.
+        layer: block whose attention selects, counted from 0; None is 4, or the last one of a network with fewer.
+        attention_weight: of the attention's gradient beside the loss's; 0 leaves it out. It is about the blocks from the
+            second to the middle, of which networks with fewer than four blocks have none.
         projection: see `Projection`.
         iterations, lr: of Adam, in units of std; the rate falls by 0.95 every 10 iterations.
         constraint, limit: see `Constraint`; pixel units, 1 being white. A limit above 1 for "linf" is read as /255.
@@ -61,7 +66,7 @@ class PatchFoolSettings:
 
     patches: int = 1
     select: PatchSelection = "attention"
-    layer: int = 4
+    layer: int | None = None
     attention_weight: float = 0.002
     projection: Projection = "textbook"
     iterations: int = 250
@@ -79,7 +84,7 @@ class PatchFoolSettings:
         for name in ("patches", "iterations"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} is not possible; give at least 1")
-        if self.layer < 0:
+        if self.layer is not None and self.layer < 0:
             raise ValueError(f"layer={self.layer} is not possible; give the number of a block, from 0")
         if self.pixels is not None and self.pixels < 1:
             raise ValueError(f"pixels={self.pixels} is not possible; give at least 1, or None for all of the patches")
@@ -120,7 +125,7 @@ def choose_patches(
     with frozen(model):
         with torch.no_grad(), record(model) as tape:
             model(images)
-        layer = min(settings.layer, len(tape.grids) - 1)
+        layer = _selecting_block(settings.layer, len(tape.grids))
         grid = tape.grids[layer]
         if settings.patches > grid[0] * grid[1]:
             raise ValueError(f"{settings.patches} patches are more than the {grid[0]}x{grid[1]} of block {layer}")
@@ -132,6 +137,14 @@ def choose_patches(
         else:
             scores = KeyedDraws(seed, ids, "patch-fool patches", device=images.device).uniform(0, 1, (grid[0] * grid[1],))
     return ChosenPatches(scores.topk(settings.patches, dim=1).indices, grid)
+
+
+def _selecting_block(layer: int | None, count: int) -> int:
+    if layer is None:
+        return min(LAYER, count - 1)
+    if layer >= count:
+        raise ValueError(f"layer={layer}: this network has blocks 0 to {count - 1}")
+    return layer
 
 
 def patch_fool(
@@ -153,6 +166,8 @@ def patch_fool(
         seed, sample_ids: what happens to a picture depends on (seed, its id) alone; ids are 0, 1, ... by default.
     """
     ids = check_pixels(images, labels, sample_ids)
+    if not isinstance(model, PixelNetwork):
+        raise TypeError(f"patch_fool needs the normalisation of {type(model).__name__} inside it; give PixelNetwork(model)")
     chosen = choose_patches(model, images, labels, settings, seed=seed, sample_ids=ids)
     attack = _Attack(model, images, labels, settings, chosen, KeyedDraws(seed, ids, "patch-fool", device=images.device))
     with frozen(model):
@@ -223,22 +238,21 @@ class _Attack:
         """Of the loss, and of the attention on the first patch without what is against the loss."""
         weight, projection = self.settings.attention_weight, self.settings.projection
         with torch.enable_grad():
-            if not weight:
-                return list(torch.autograd.grad(self._loss(), leaves))
-            with record(self.model) as tape:
-                loss = self._loss()
+            with record(self.model, attention=bool(weight)) as tape:
+                losses = self._losses()
             layers = range(1, len(tape.attention) // 2)
-            total = of_loss = torch.autograd.grad(loss, leaves, retain_graph=bool(layers))
+            total = of_loss = torch.autograd.grad(losses.sum(), leaves, retain_graph=bool(layers))
+            check_gradient(of_loss[0], losses)
             for layer in layers:
-                tokens = tokens_of(self.chosen.cells[:, :1], self.chosen.grid, tape.grids[layer]).to(loss.dtype)
+                tokens = tokens_of(self.chosen.cells[:, :1], self.chosen.grid, tape.grids[layer]).to(losses.dtype)
                 drawn = attention_drawn(tape, layer, tokens).sum()
                 found = torch.autograd.grad(drawn, leaves, retain_graph=layer != layers[-1])
                 pairs = zip(found, of_loss, total, strict=True)
                 total = tuple(sum_ + weight * without_conflict(g, own, projection) for g, own, sum_ in pairs)
         return list(total)
 
-    def _loss(self) -> Tensor:
-        return F.cross_entropy(self.model(self._attacked()).float(), self.labels, reduction="sum")
+    def _losses(self) -> Tensor:
+        return F.cross_entropy(self.model(self._attacked()).float(), self.labels, reduction="none")
 
     def _constrained(self, pixels: Tensor) -> Tensor:
         pixels = pixels.clamp(self.low, self.high)

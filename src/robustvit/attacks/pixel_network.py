@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from robustvit.data.protocols import normalisation_of
+from robustvit.memory import is_out_of_memory
 
 __all__ = ["PixelNetwork", "check_network", "check_pixels", "frozen"]
 
@@ -77,12 +78,19 @@ def check_network(model: PixelNetwork, size: tuple[int, int]) -> None:
         try:
             logits = model(x)
         except (RuntimeError, AssertionError, ValueError) as error:
+            if is_out_of_memory(error):
+                raise
             kind = type(model.network).__name__
             told = str(error).strip().partition("\n")[0]
             raise ValueError(f"{kind} does not take pictures of {H}x{W} pixels ({told}); give a size that it takes") from error
     if not logits.requires_grad:
         raise ValueError(
             f"the outputs of {type(model.network).__name__} have no gradient with respect to the picture, which attacks follow"
+        )
+    if not logits.isfinite().all():
+        raise ValueError(
+            f"{type(model.network).__name__} answers a grey picture with numbers that are not finite (NaN or infinity); are "
+            "these the weights that you mean?"
         )
 
 

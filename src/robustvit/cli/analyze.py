@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from robustvit.analysis.options import AnalysisOptions
+from robustvit.analysis.options import AnalysisOptions, check_used
 from robustvit.cli.console import note, print_json, progress_bar, tables
 from robustvit.cli.networks import load_networks
 
@@ -56,6 +56,7 @@ def analyze(
         untrained: allow networks without weights (to try things out).
         as_json: print JSON.
     """
+    check_used(options, what)
     networks = load_networks(models or SHIPPED, untrained, {"img_size": img_size} if img_size else {}, device)
     from robustvit.analysis.analyze import analyze as run_analysis
     from robustvit.evaluation.classes import read_class_map
@@ -94,20 +95,28 @@ def _print(analysis: Analysis, output: Path) -> None:
         for key in _quoted(found, analysis):
             values = [_shown(found[name].numbers.get(key)) if name in found else "" for name in analysis.networks]
             is_curve = any(isinstance(one.numbers.get(key), list) for one in found.values())
-            table.add_row(what, key.replace("_", " ") + (", last block" if is_curve else ""), *values)
+            which = ", last chosen block" if what in ("attention", "clusters") else ", last block"
+            table.add_row(what, key.replace("_", " ") + (which if is_curve else ""), *values)
     console = tables()
-    console.print(table)
+    if table.row_count:
+        console.print(table)
     for what, names in analysis.left_out.items():
         for name, why in names.items():
             note(f"{what} of {name} was left out: {why}")
     for name, facts in analysis.networks.items():
         if facts["enlarged"]:
-            note(
-                f"{facts['enlarged']} pictures are smaller than the input of {name} ({facts['input'][0]}x{facts['input'][1]})"
-            )
+            size = f"{facts['input'][0]}x{facts['input'][1]}"
+            note(f"{_pictures(facts['enlarged'])} smaller than the input of {name} ({size}), and enlarged")
         if facts["skipped"]:
-            note(f"{len(facts['skipped'])} pictures could not be read by {name}; analysis.json names them")
+            note(f"{_pictures(len(facts['skipped']))} left out, which could not be read for {name}; analysis.json names them")
+    for name, one in analysis.findings.get("token-labels", {}).items():
+        if one.numbers["without_cutmix"]:
+            note(f"token labels of {name}: CutMix needs two pictures, so the augmented view of the only one goes without")
     note(f"{output}/analysis.html shows it; numbers are in analysis.json, arrays in arrays.npz, figures in figures/")
+
+
+def _pictures(count: int) -> str:
+    return "1 picture is" if count == 1 else f"{count} pictures are"
 
 
 def _quoted(found: Mapping[str, Finding], analysis: Analysis) -> list[str]:

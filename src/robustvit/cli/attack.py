@@ -55,7 +55,7 @@ class PatchFoolOptions:
     Attributes:
         patches: patch-fool: how many; 1 by default.
         select: patch-fool: which patches: those with the most attention (by default), the largest gradient, or any.
-        layer: patch-fool: block whose attention selects, from 0; 4 by default.
+        layer: patch-fool: block whose attention selects, from 0; by default 4, or the last of networks with fewer.
         attention_weight: patch-fool: of the attention beside the loss; 0.002 by default, 0 leaves it out.
         projection: patch-fool: of the attention's gradient where it is against the loss: textbook (by default), or as
             published.

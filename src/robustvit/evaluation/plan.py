@@ -25,6 +25,7 @@ from robustvit.evaluation.classes import match_classes
 from robustvit.evaluation.classification import Task
 from robustvit.evaluation.conditions import CLEAN, GROUPS, Condition, Damage, conditions_of, patch_side
 from robustvit.evaluation.sequences import FILM_SIZES, film_kinds
+from robustvit.memory import fits_memory
 
 __all__ = ["SUITES", "Job", "Settings", "plan"]
 
@@ -203,8 +204,8 @@ def _memory_job(model: nn.Module, data: Any, suites: Sequence[str], settings: Se
 def _check_attacks(model: nn.Module, task: Task) -> None:
     if task.attacks:
         network = task.pixel_network(model)
-        check_network(network, task.protocol.size)
-        with frozen(network):
+        with fits_memory(1, task.protocol.size), frozen(network):
+            check_network(network, task.protocol.size)
             for attack in task.attacks:
                 attack.check(network, task.protocol.size)
 

@@ -60,7 +60,9 @@ def test_every_analysis_is_possible_on_every_family(family: str) -> None:
     for what, by_network in found.findings.items():
         (finding,) = by_network.values()
         assert finding.definition
-        assert not any(np.isinf(array).any() for array in finding.arrays.values()), what
+        missing = sum(int((~np.isfinite(array)).sum()) for array in finding.arrays.values())
+        one_headed = 2 if family == "fan_swin_nano" else 0  # blocks whose only head has none to be compared with
+        assert missing == (one_headed if what == "head-diversity" else 0), what
     json.dumps(found.to_json(), allow_nan=False)
 
 

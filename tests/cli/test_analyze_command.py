@@ -13,7 +13,8 @@ from PIL import Image
 from robustvit.analysis.studies import STUDIES
 from robustvit.cli import main
 
-FAST = ["--limit", "3", "--masks", "2", "--fit-steps", "2", "--shown", "2"]
+FEW = ["--limit", "3", "--masks", "2", "--shown", "2"]
+FAST = [*FEW, "--fit-steps", "2"]
 
 
 def test_without_networks_and_pictures_the_shipped_ones_are_analysed(
@@ -54,6 +55,8 @@ def test_json_is_what_the_file_holds(tmp_path: Path, capsys: pytest.CaptureFixtu
     [
         (["vit_nano", "--what", "stabilty"], "there is no analysis 'stabilty'; did you mean stability?"),
         (["vit_nano", "--images", "nowhere"], "there is no nowhere"),
+        (["vit_nano", "--images", "empty"], "empty has no pictures"),
+        (["vit_nano", "--what", "stability", "--masks", "5"], "--masks belongs to occlusion"),
         (["vit_nano", "--severity", "9"], "severity=9 is not possible; give 1 to 5"),
         (["vit_nan"], "vit_nano"),
         (["resnet10t", "--untrained", "--what", "stability"], "ResNet has no attention among tokens"),
@@ -62,8 +65,10 @@ def test_json_is_what_the_file_holds(tmp_path: Path, capsys: pytest.CaptureFixtu
     ],
 )
 def test_wrong_requests_end_with_code_2_and_a_message(
-    arguments: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
     assert main(["analyze", *arguments, "--output", str(tmp_path / "out")]) == 2
     assert told in capsys.readouterr().err
     assert not (tmp_path / "out" / "analysis.json").exists()
@@ -77,7 +82,7 @@ def test_a_cnn_is_analysed_at_a_size_of_your_own_beside_a_transformer(
     what = ["--what", "clusters", "noise-decay", "--clusters", "11", "--limit", "2"]
     assert main(["analyze", *networks, *what, "--output", str(tmp_path / "out")]) == 0
     told = capsys.readouterr()
-    assert "adjusted rand index, last block" in told.out
+    assert "adjusted rand index, last chosen block" in told.out
     assert "2 pictures are smaller" not in told.err  # generated at that size
 
 
@@ -87,5 +92,5 @@ def test_a_grey_picture_and_one_of_one_pixel_are_analysed(tmp_path: Path) -> Non
     what = ["--what", "attention", "stability", "clusters", "occlusion"]
     for name in ("grey", "pixel"):
         out, picture = tmp_path / name, tmp_path / f"{name}.png"
-        assert main(["analyze", "vit_nano", "--images", str(picture), *what, "--output", str(out), *FAST]) == 0
+        assert main(["analyze", "vit_nano", "--images", str(picture), *what, "--output", str(out), *FEW]) == 0
         assert (out / "analysis.html").stat().st_size > 50_000

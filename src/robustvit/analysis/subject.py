@@ -21,7 +21,7 @@ from robustvit.block_outputs import check_blocks
 from robustvit.corruptions.patches import occlude_patches
 from robustvit.data.layouts import SCENES, LayoutError, open_pictures
 from robustvit.data.loose_pictures import NO_LABEL, loose_pictures
-from robustvit.data.pictures import Picture, PictureSet, SomePictures, UnreadablePictureError
+from robustvit.data.pictures import PICTURE_SUFFIXES, Picture, PictureSet, SomePictures, UnreadablePictureError
 from robustvit.data.protocols import Protocol, normalisation_of, protocol_of
 from robustvit.evaluation.classes import ClassMismatchError, match_classes
 from robustvit.evaluation.conditions import Condition, Damage
@@ -272,6 +272,7 @@ def pictures_at(images: Any, size: tuple[int, int], limit: int | None = None, se
     if isinstance(images, str | Path):
         found = loose_pictures(Path(images))
         if found is None:
+            _check_folder(Path(images))
             found = open_pictures(images, scene_size=size)
             keeps_order = str(images).partition(":")[0] in SCENES or not hasattr(found, "at")
             found = found if keeps_order else MixedPictures(found, seed)
@@ -279,6 +280,12 @@ def pictures_at(images: Any, size: tuple[int, int], limit: int | None = None, se
     if len(found) == 0:
         raise LayoutError(f"{found.name} has no pictures")
     return found if limit is None or limit >= len(found) else SomePictures(found, range(limit))
+
+
+def _check_folder(path: Path) -> None:
+    if path.is_dir() and not any(file.suffix.lower() in PICTURE_SUFFIXES for file in path.rglob("*")):
+        kinds = ", ".join(sorted(PICTURE_SUFFIXES))
+        raise LayoutError(f"{path} has no pictures ({kinds}); give a picture, a folder of pictures or one of class folders")
 
 
 def make_subject(

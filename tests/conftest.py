@@ -20,6 +20,13 @@ def _seeded() -> None:
 
 
 @pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs leave no figures and report pages, which take longer than a tiny run: for tests that look at neither."""
+    for name in ("training_figure.save_training_figure", "sweep_figure.save_sweep_figure", "page.write_page"):
+        monkeypatch.setattr(f"robustvit.report.{name}", lambda *arguments, **options: None)
+
+
+@pytest.fixture
 def shake() -> Callable[[nn.Module], nn.Module]:
     """Gives every parameter and running statistic a value of its own, so that nothing hides behind its initial 0 or 1."""
 

@@ -2,13 +2,14 @@
 
 Python blocks of a page run in order, in one namespace. One that begins with `# needs` (a file, a network) is only compiled.
 Shell lines that begin with `robustvit` run; the others (make, pip) install things or run these tests, so only their make
-targets are checked.
+targets are checked. Of both, the fast tests run what takes long on fewer generated pictures than are written there.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,35 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=name_of)
-def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def as_written(text: str) -> str:
+    return text
+
+
+def on_few_pictures(text: str) -> str:
+    """The same with one batch of 16 generated pictures to train on, and 4 to measure on."""
+    text = re.sub(r"^(robustvit train (?!.*loop\.batch_size=).*)$", r"\1 --set loop.batch_size=16", text, flags=re.MULTILINE)
+    text = re.sub(r"(?<!data\.train=)\b(scenes(?:-easy)?):\d+", r"\1:4", text)
+    return re.sub(r"(data\.train=scenes(?:-easy)?):\d+", r"\1:16", text)
+
+
+def page_cases(language: str) -> list[Any]:
+    """Each page with its blocks as written; slow, and on few pictures as well, where that makes a difference."""
+    cases = []
+    for page in PAGES:
+        if text := "".join(blocks(page, language)):
+            long = on_few_pictures(text) != text
+            cases.append(pytest.param(page, as_written, marks=[pytest.mark.slow] if long else [], id=name_of(page)))
+            if long:
+                cases.append(pytest.param(page, on_few_pictures, id=f"{name_of(page)} on few pictures"))
+    return cases
+
+
+@pytest.mark.parametrize(("page", "edited"), page_cases("python"))
+def test_python_blocks_run(page: Path, edited: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {}
     ran = 0
-    for block in blocks(page, "python"):
+    for block in map(edited, blocks(page, "python")):
         code = compile(block, name_of(page), "exec")
         if not block.startswith("# needs"):
             exec(code, namespace)
@@ -43,10 +67,12 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
     assert ran > 0
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "sh")], ids=name_of)
-def test_robustvit_commands_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("page", "edited"), page_cases("sh"))
+def test_robustvit_commands_run(
+    page: Path, edited: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    for line in "".join(blocks(page, "sh")).splitlines():
+    for line in edited("".join(blocks(page, "sh"))).splitlines():
         command, *arguments = shlex.split(line, comments=True)
         assert command in ("robustvit", "make", "pip")
         if command == "robustvit":

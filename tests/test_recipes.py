@@ -191,17 +191,27 @@ def test_recipes_named_in_the_docs_exist() -> None:
             assert ROOT / "recipes" / name in FILES, f"{page}: {name}"
 
 
-def _kind(file: Path) -> tuple[object, ...]:
-    """What makes the twins of two recipes different programs, rather than the same one with other numbers."""
+def _parts(file: Path) -> list[tuple[str, object]]:
+    """What the twin of a recipe is made of: another twin with the same parts is the same program with other numbers."""
     config = loaded(file, twin=True)
     model = config.model
-    return (file.parent.name, model.name, model.tap, model.token_head, *sorted(config.methods), config.augment.deepaugment)
+    switches = [("tap", model.tap), ("token head", model.token_head), ("deepaugment", config.augment.deepaugment)]
+    return [
+        ("line of research", file.parent.name),
+        ("network", model.name),
+        *((name, value) for name, value in switches if value),
+        *(("option", option) for option in model.options),
+        *(("method", method) for method in config.methods),
+    ]
 
 
-_FIRST_OF_KIND = {_kind(file): file for file in reversed(RECIPES)}.values()
-_TWINS = [pytest.param(file, marks=[] if file in _FIRST_OF_KIND else pytest.mark.slow, id=name_of(file)) for file in RECIPES]
+_FIRST_WITH_A_PART = {part: file for file in reversed(RECIPES) for part in _parts(file)}.values()
+_TWINS = [
+    pytest.param(file, marks=[] if file in _FIRST_WITH_A_PART else pytest.mark.slow, id=name_of(file)) for file in RECIPES
+]
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("file", _TWINS)
 def test_the_twin_trains(file: Path, tmp_path: Path) -> None:
     result = train(load_config(file, twin=True), tmp_path / "run")

@@ -19,7 +19,11 @@ from torchvision.transforms.functional import pil_to_tensor
 import robustvit as rv
 from robustvit.attacks import PGD_PRESETS, PixelNetwork, build_attack, pgd
 from robustvit.data.layouts import open_pictures
+from robustvit.data.protocols import Protocol
 from robustvit.data.scenes import Scenes
+from robustvit.evaluation.attack_examples import _chosen
+from robustvit.evaluation.classification import Outcome, Task
+from robustvit.evaluation.conditions import CLEAN, Damage
 from robustvit.evaluation.evaluate import UnfinishedRunError
 
 QUICK: dict[str, dict[str, Any]] = {"patch-fool": {"iterations": 2}, "patches-adversarial": {"fit_steps": 2}}
@@ -175,6 +179,31 @@ def test_examples_show_what_the_attack_did(found: Any) -> None:
         assert all(attacked.change.startswith("data:image/png") for attacked in example.attacked)
     assert examples[0].attacked[0].scale == 100  # 1/255 x 100 is the most that fits between grey and white
     assert found.models[0].examples == ()  # clean pictures alone would say nothing more
+
+
+def task_of(right: dict[str, list[bool]]) -> tuple[Task, Outcome]:
+    """Ten pictures that are right as given, clean and under two attacks, the second with two masks."""
+    made = tuple(build_attack(*given) for given in (("fgsm", None), ("patches-random", {"masks": 2})))
+    pictures = open_pictures("scenes-easy:10", scene_size=(32, 32))
+    protocol = Protocol("model", (32, 32), 32)
+    task = Task(pictures, protocol, (CLEAN,), Damage(), tuple(range(10)), None, (0.0,) * 3, (1.0,) * 3, attacks=made)
+    answers = np.where(np.array(list(right.values())), 0, 1)
+    ids = [picture.id for picture in pictures]
+    return task, Outcome(ids, np.zeros(10, np.int64), answers, np.ones((4, 10), np.float32), [])
+
+
+def test_strips_show_first_what_an_attack_turned_then_other_right_ones_then_any() -> None:
+    clean = [i in (1, 2, 4, 6, 9) for i in range(10)]
+    rows = {"clean": clean, "fgsm": list(clean), "mask 1": list(clean), "mask 2": [False] * 10}  # mask 2 is not shown
+    rows["fgsm"][4] = rows["mask 1"][9] = False
+    task, outcome = task_of(rows)
+    names = outcome.ids
+    assert [p.id for p in _chosen(task, outcome, 1)] == [names[4]]
+    assert [p.id for p in _chosen(task, outcome, 2)] == [names[4], names[9]]
+    assert [p.id for p in _chosen(task, outcome, 4)] == [names[i] for i in (4, 9, 1, 2)]
+    assert [p.id for p in _chosen(task, outcome, 7)] == [names[i] for i in (4, 9, 1, 2, 6, 0, 5)]
+    everything = dict.fromkeys(rows, [False] * 10)
+    assert [p.id for p in _chosen(*task_of(everything), 3)] == [names[i] for i in (0, 3, 6)]
 
 
 def test_attacks_stand_beside_suites(model: Any) -> None:

@@ -23,6 +23,7 @@ from robustvit.layers import image_groups
 
 NAMES = rv.list_models()
 NANO = [name for name in NAMES if name.endswith("nano")]
+NANO_FIRST = [n if n in NANO else pytest.param(n, marks=pytest.mark.slow) for n in NAMES]
 QUICK_NANO = [n if n == "fan_vit_nano" else pytest.param(n, marks=pytest.mark.slow) for n in NANO]
 """For what takes seconds with each."""
 STRUCTURES = [
@@ -46,6 +47,15 @@ def shallow(name: str, **options: Any) -> Any:
         if "hybrid" in name:
             size |= dict(stem_depths=(1, 1), feature_block=1)
     return timm.create_model(name, **{**size, **options})
+
+
+def shallowest(name: str, **options: Any) -> Any:
+    """With as few blocks as have all its parts, for what takes long with each block."""
+    if "swin" in name:
+        return shallow(name, **options)
+    stages = 2 if "xlarge" in name or (name.startswith("rvt") and "tiny" in name) else 1
+    feature_block = dict(feature_block=0) if "hybrid" in name else {}
+    return shallow(name, depths=(1,) * stages, **feature_block, **options)
 
 
 def backbone(name: str, **options: Any) -> Any:
@@ -339,35 +349,39 @@ def test_image_groups_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("name", BY_SIZE)
 def test_a_hook_on_any_layer_sees_the_whole_batch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = shallow(name, tap=4).eval()
+    x = images(name)
 
-    def shapes_seen(layer: nn.Module) -> list[torch.Size]:
-        seen: list[torch.Size] = []
-        handle = layer.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0].shape))
+    def shapes_seen(*layers: nn.Module) -> dict[nn.Module, list[torch.Size]]:
+        seen: dict[nn.Module, list[torch.Size]] = {layer: [] for layer in layers}
+        handles = [
+            layer.register_forward_hook(lambda module, inputs, output: seen[module].append(inputs[0].shape))
+            for layer in layers
+        ]
         with torch.no_grad():
-            model(images(name, batch=3))
-        handle.remove()
+            model(x)
+        for handle in handles:
+            handle.remove()
         return seen
 
-    for layer in model.modules():
-        if isinstance(layer, nn.Linear | nn.Conv2d):
-            whole = shapes_seen(layer)
-            with monkeypatch.context() as context:
-                context.setattr(image_groups, "GROUP_BYTES", 1)
-                assert shapes_seen(layer) == whole
+    layers = [layer for layer in model.modules() if isinstance(layer, nn.Linear | nn.Conv2d)]
+    whole = shapes_seen(*layers)
+    monkeypatch.setattr(image_groups, "GROUP_BYTES", 1)
+    for layer in layers:
+        assert shapes_seen(layer) == {layer: whole[layer]}
 
 
 @pytest.mark.parametrize("name", BY_SIZE)
 def test_traced_program_agrees_with_the_network(name: str) -> None:
-    model = shallow(name, tap=4).eval()
+    model = shallowest(name, tap=4).eval()
     x = images(name)
     with torch.no_grad():
         program = torch.export.export(model, (x,))
         torch.testing.assert_close(program.module()(x), model(x), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", BY_SIZE)
+@pytest.mark.parametrize("name", NANO_FIRST)
 def test_compiler_follows_the_network_without_a_break(name: str) -> None:
-    model = shallow(name, tap=4).eval()
+    model = shallowest(name, tap=4).eval()
     x = images(name)
     with torch.no_grad():
         expected = model(x)
@@ -379,7 +393,7 @@ def test_compiler_follows_the_network_without_a_break(name: str) -> None:
 
 @pytest.mark.parametrize("name", QUICK_NANO)
 def test_compiled_image_groups_agree_at_any_batch_without_a_break(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = shallow(name, tap=4).eval()
+    model = shallowest(name, tap=4).eval()
     batches = [images(name, batch=n) for n in (2, 3)]
     torch._dynamo.reset()
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
@@ -405,7 +419,7 @@ def test_compiled_network_agrees(name: str) -> None:
 def test_onnx_file_agrees_with_the_network(name: str, tmp_path: Path) -> None:
     from robustvit.exporting import export_onnx
 
-    model = shallow(name, tap=4).eval()
+    model = shallowest(name, tap=4).eval()
     export_onnx(model, tmp_path / "network.onnx", images(name))  # raises where the two differ by more than 1e-4
     assert (tmp_path / "network.onnx").stat().st_size > 0
 

@@ -21,12 +21,14 @@ from robustvit.models.official import load_weights
 
 NAME = "fan_tiny_12_p16_224"
 TOKEN_NAME = "fan_tiny_8_p4_hybrid_token"
-NETWORKS = [
-    NAME,
-    "tap_fan_tiny_8_p4_hybrid",
-    "fan_swin_tiny_patch4_window7_224",
-    "tap_rvt_tiny_plus",
-]
+TWO_BLOCKS: dict[str, dict[str, Any]] = {
+    NAME: dict(depths=(2,)),
+    "tap_fan_tiny_8_p4_hybrid": dict(depths=(2,), feature_block=1),
+    "fan_swin_tiny_patch4_window7_224": dict(depths=(2, 2, 2, 2)),
+    "tap_rvt_tiny_plus": dict(depths=(2, 2), masked_blocks=2),
+}
+"""One network of each family, and what makes it one of two blocks a stage."""
+NETWORKS = list(TWO_BLOCKS)
 
 
 def assert_same_state(model: nn.Module, expected: nn.Module | dict[str, Tensor], but: str = r"^$") -> None:
@@ -112,12 +114,18 @@ def one_of_each_kind(weights: dict[str, Tensor]) -> list[str]:
     return [name for name in kinds.values() if not name.endswith(derived)]
 
 
+def of_two_blocks(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The entries of the first two blocks of each stage, and those outside of them."""
+    return {n: v for n, v in weights.items() if not re.match(r"((layers|transformers)\.\d+\.)?blocks\.([2-9]|\d\d+)\.", n)}
+
+
 def failures(name: str, damage: Callable[[dict[str, Tensor], str], None]) -> list[str]:
     """What happened for the entries whose damage was not reported as a CheckpointError."""
-    model = rv.create_model(name, device="meta")
-    whole = meta_weights(name)
+    model = rv.create_model(name, device="meta", **TWO_BLOCKS[name])
+    whole = of_two_blocks(meta_weights(name))
+    load_weights(model, whole)  # which is right before it is damaged
     wrong = []
-    for entry in one_of_each_kind(whole):
+    for entry in one_of_each_kind(meta_weights(name)):
         weights = dict(whole)
         damage(weights, entry)
         try:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import robustvit as rv
 from robustvit.analysis.analyze import Analysis, analyze
+from robustvit.analysis.finding import Finding
 from robustvit.analysis.options import AnalysisOptions
-from robustvit.report.analysis_drawing import encode
+from robustvit.report.analysis_curves import counted, overfocus_plates
+from robustvit.report.analysis_drawing import LONGEST, WIDEST, broken, encode, short
 from robustvit.report.analysis_page import KINDS, plates_of, write_analysis
+from robustvit.report.analysis_pictures import attention_plates, token_label_plates
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))), None)
 QUIET = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-sync"
@@ -47,6 +52,86 @@ def test_odd_and_long_names_stay_apart_in_figures() -> None:
     assert len(set(labels)) == 3
     assert all(label.strip() and not label.startswith("_") for label in labels)
     assert encode(plate.figure, "svg")
+
+
+def test_long_names_lose_their_middle_and_break_after_separators() -> None:
+    name = "swin_base_patch4_window12_384.ms_in22k_ft_in1k"
+    kept = short(name)
+    assert len(kept) == LONGEST == 28
+    assert (kept[:9], kept[-7:]) == ("swin_base", "ft_in1k")
+    assert short("deit_tiny_patch16_224") == "deit_tiny_patch16_224"
+    assert broken("deit_tiny_patch16_224", 18) == "deit_tiny_\npatch16_224"
+    assert broken("vit_nano", 14) == "vit_nano"
+    assert max(map(len, broken("x" * 40, 9).split("\n"))) <= 9
+    assert broken("a$b", 9) == r"a\$b"
+
+
+def attention_finding(heads: int, strength: float = 1.0) -> Finding:
+    """Two blocks of four tokens; the corrupted picture has `strength` times the attention to the first token."""
+    even = np.full((4, 4), 0.25)
+    arrays = {f"{state}/picture": np.zeros((8, 8, 3), np.uint8) for state in ("clean", "spoiled")}
+    for state, peak in (("clean", 0.3), ("spoiled", 0.3 * strength)):
+        seen = np.array([[peak, 0.2], [0.2, 0.2]])
+        arrays |= {f"{state}/heads": np.stack([even] * heads)}
+        arrays |= {f"{state}/layer {layer}": even for layer in (0, 1)} | {f"{state}/query {layer}": seen for layer in (0, 1)}
+    return Finding("", {"layers": [0, 1], "query": [0.5, 0.5], "heads": heads}, arrays)
+
+
+def test_maps_say_where_their_colours_end_and_what_even_attention_is() -> None:
+    plates = {plate.name: plate for plate in attention_plates({"a": attention_finding(2, 3.0)}, "fog 3")}
+    panels = [axis for axis in plates["attention-query"].figure.axes if len(axis.images) == 2]
+    assert [axis.images[1].get_clim()[1] for axis in panels] == pytest.approx([0.9] * 4)  # clean and corrupted alike
+    assert panels[0].get_title() == "block 1\n0 to 0.9, even 0.25"
+    assert plates["attention-layers"].figure.axes[0].get_title() == "block 1\n0 to 0.25, even 0.25"
+    assert "0 to 0.25\neven 0.25" in plates["attention-heads"].figure.axes[0].get_ylabel()
+    bar = plates["attention"].figure.axes[-1]
+    assert bar.get_ylabel() == "attention (colours with gamma 0.4)"
+    places = sorted((tick / 0.25) ** 0.4 for tick in bar.get_yticks())
+    assert min(b - a for a, b in itertools.pairwise(places)) > 0.05
+
+
+def test_figures_of_many_heads_and_networks_stay_as_wide_as_the_page() -> None:
+    found = {f"deit_base_distilled_patch16_{i}": attention_finding(12) for i in range(6)}
+    for plate in attention_plates(found, "fog 3"):
+        assert plate.figure.get_figwidth() <= WIDEST + 1e-6
+
+
+def test_even_attention_is_dotted_where_it_is_known() -> None:
+    numbers = {"top_share": [0.5, 0.4], "crowded": [3.0, 2.0], "row_similarity": [0.9, 1.0]}
+    (plain,) = overfocus_plates({"a": Finding("", numbers, {})})
+    (dotted,) = overfocus_plates({"a": Finding("", {**numbers, "even_share": [0.1, 0.1]}, {})})
+    assert [len(plate.figure.axes[0].lines) for plate in (plain, dotted)] == [1, 2]
+    assert "dotted" not in plain.reading
+    assert "dotted" in dotted.reading
+    assert dotted.figure.axes[1].get_title(loc="left") in dotted.reading
+
+
+def test_the_figures_of_cosines_end_at_1(analysis: Analysis) -> None:
+    plates = {plate.name: plate for _, group in plates_of(analysis) for plate in group}
+    left, right = plates["stability"].figure.axes
+    assert (left.get_xlabel(), left.get_xlim()[1]) == ("cosine", 1)
+    assert right.get_ylim()[1] <= 1
+
+
+def test_readers_see_corrupted_pictures_blocks_from_1_and_only_settings_that_were_made(
+    analysis: Analysis, written: Path
+) -> None:
+    readings = " ".join(plate.reading for _, group in plates_of(analysis) for plate in group)
+    assert "spoil" not in readings
+    assert "layer" not in readings
+    page = written.read_text()
+    method = page[page.index("How it was made") :]
+    assert "<dt>blocks</dt><dd>1, last</dd>" in method
+    assert "corruption model" not in method  # None
+    assert method.count("<h4>Protocol</h4>") == len(analysis.networks)
+    assert (counted(1, "picture"), counted(2, "picture")) == ("1 picture", "2 pictures")
+
+
+def test_labels_of_a_single_picture_say_that_cutmix_had_no_partner(analysis: Analysis) -> None:
+    ((name, found),) = analysis.findings["token-labels"].items()
+    assert "no partner" not in token_label_plates({name: found})[0].reading
+    alone = replace(found, numbers={**found.numbers, "without_cutmix": True})
+    assert "CutMix had no partner" in token_label_plates({name: alone})[0].reading
 
 
 def test_every_finding_has_a_figure_and_every_figure_says_how_to_read_it(analysis: Analysis) -> None:

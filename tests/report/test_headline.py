@@ -40,16 +40,34 @@ def test_the_corruptions_are_named_as_measured(suite: str, severities: tuple[int
 def test_overlapping_intervals_are_called_chance() -> None:
     close = fake_results(with_mean("a", around(0.50)), with_mean("b", around(0.51)))
     assert "b is the most accurate of 2 networks" in said(close)
-    assert "the order may be chance" in said(close)
+    assert headline(close).claim.endswith("but its lead over a may be chance")
+    assert "the intervals overlap" in said(close)
     far = fake_results(with_mean("a", around(0.40)), with_mean("b", around(0.51)))
     assert "the intervals do not overlap" in said(far)
+    assert "chance" not in said(far)
 
 
 def test_networks_that_saw_the_same_pictures_are_told_apart_by_their_difference() -> None:
     close = fake_results(fake_model("a", clean=0.80), fake_model("b", clean=0.81))
     narrow, wide = said(with_differences(close, half=0.003)), said(with_differences(close, half=0.03))
     assert "the difference on the same pictures is +0.6 points (+0.3 to +0.9)" in narrow  # though the intervals overlap
-    assert "the order may be chance: on the same pictures the difference is between \N{MINUS SIGN}2.4 and +3.6 points" in wide
+    assert "on the same pictures the difference is between \N{MINUS SIGN}2.4 and +3.6 points" in wide
+    assert "chance" not in narrow
+    assert headline(with_differences(close, half=0.03)).claim.endswith("but its lead over a may be chance")
+
+
+def test_networks_with_the_same_number_have_no_winner() -> None:
+    equal = [with_mean(name, around(0.5)) for name in ("a", "b")]
+    for models in (equal, equal[::-1]):
+        text = said(fake_results(*models))
+        assert " and ".join(model.name for model in models) + " are equal under common corruptions: 50.0 %" in text
+        assert "most accurate" not in text
+    text = said(fake_results(with_mean("c", around(0.4)), *equal))
+    assert "a and b are the best of 3 networks, and equal under common corruptions: 50.0 %" in text
+    assert "Next is c with 40.0 %" in text
+    many = [replace(fake_model(n), summary={"clean_accuracy": around(0.25)}) for n in "abcd"]
+    assert "4 networks are equal: each recognises 25.0 % of the pictures" in said(fake_results(*many))
+    assert "They are a, b, c and d." in said(fake_results(*many))
 
 
 def test_another_network_that_keeps_a_larger_share_is_mentioned() -> None:

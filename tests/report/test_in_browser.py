@@ -44,7 +44,7 @@ def measured() -> Results:
     """What an evaluation of every kind of suite gives."""
     torch.manual_seed(0)
     networks = {name: rv.create_model(name, num_classes=10).eval() for name in ("fan_vit_nano", "rvt_nano")}
-    return rv.evaluate(networks, Scenes("test", 4), ["clean", "noise", "patches", "imagenet-p"], examples=2)
+    return rv.evaluate(networks, Scenes("test", 2), ["clean", "noise", "patches", "imagenet-p"], examples=2)
 
 
 @pytest.fixture(

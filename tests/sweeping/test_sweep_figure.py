@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 from tiny_sweeps import made_result
 
-from robustvit.report.sweep_figure import save_sweep_figure
-from robustvit.sweeping.result import State, SweepResult
+from robustvit.report.sweep_figure import _bar, save_sweep_figure
+from robustvit.sweeping.result import Spread, State, SweepResult
 
 
 def result_of(vary: list[str], cells: int, seeds: tuple[int, ...] = (0, 1), **states: State) -> SweepResult:
@@ -60,6 +60,23 @@ def test_every_combination_of_further_settings_is_a_line_of_the_legend(tmp_path:
     legend = {f"{tap}, {name}" for tap in ("null", "4") for name in ("fan_vit_nano", "rvt_nano")}
     assert legend <= set(texts)
     assert "model.tap, model.name" in texts
+
+
+def test_the_figure_says_what_points_bars_and_dots_are(tmp_path: Path) -> None:
+    texts, _ = texts_and_ticks(result_of(["methods.adl.tau=1,2,5"], 6), tmp_path)
+    assert "Points are means over 2 seeds, bars one standard deviation, dots the seeds." in texts
+    texts, _ = texts_and_ticks(result_of(["methods.adl.tau=1,2"], 2, (0,)), tmp_path)
+    assert "Each point is one run: there is 1 seed." in texts
+
+
+def test_bars_of_shares_stay_within_100_percent(tmp_path: Path) -> None:
+    wide = Spread(0.95, 0.2, 2)
+    assert _bar("clean_accuracy", wide, 100) == pytest.approx((20, 5))
+    assert _bar("mean_accuracy_15", Spread(0.05, 0.2, 2), 100) == pytest.approx((5, 20))
+    assert _bar("mean_flip_rate", wide, 100) == pytest.approx((20, 20))  # relative to another network
+    numbers = [{"clean_accuracy": value} for value in (0.9, 1.0)]
+    texts, _ = texts_and_ticks(made_result(["methods.adl.tau=1"], numbers, (0, 1)), tmp_path)
+    assert "not beyond 0 and 100 %" in " ".join(texts)
 
 
 @pytest.mark.parametrize(

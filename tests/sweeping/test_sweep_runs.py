@@ -21,6 +21,9 @@ from robustvit.training.config_io import ConfigError, load_config
 
 FILES = ("sweep.json", "sweep.csv", "sweep.md")
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+"""Only the sweep that the tests share, which is made before that, draws its figures."""
+
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, SweepResult]:

@@ -13,6 +13,7 @@ import pytest
 import torch
 from tiny_runs import TINY, VIT
 
+from robustvit.cli import main
 from robustvit.training.metrics_log import read_metrics
 from robustvit.weights import read_weights
 
@@ -21,8 +22,12 @@ def command(output: Path, changes: list[str], *, processes: int = 1, resume: boo
     start = [sys.executable, "-m"]
     if processes > 1:
         start += ["torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", "-m"]
+    return [*start, "robustvit", *arguments(output, changes, resume=resume)]
+
+
+def arguments(output: Path, changes: list[str], *, resume: bool = False) -> list[str]:
     sets = [part for change in (*TINY, *changes) for part in ("--set", change)]
-    return [*start, "robustvit", "train", "--output", str(output), *sets, *(["--resume"] if resume else [])]
+    return ["train", "--output", str(output), *sets, *(["--resume"] if resume else [])]
 
 
 def run(*arguments: object, **options: object) -> None:
@@ -30,6 +35,11 @@ def run(*arguments: object, **options: object) -> None:
     line = command(*arguments, **options)  # type: ignore[arg-type]
     done = subprocess.run(line, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def run_here(output: Path, changes: list[str], *, resume: bool = False) -> None:
+    """The same command in this process, which need not import torch again."""
+    assert main(arguments(output, changes, resume=resume)) == 0
 
 
 def weights_of(folder: Path) -> dict[str, torch.Tensor]:
@@ -44,7 +54,7 @@ def test_a_run_killed_at_any_moment_and_resumed_is_bit_identical(tmp_path: Path)
         "augment.crop=resized",
         "augment.rand_augment=rand-m9-mstd0.5-inc1",
     ]
-    run(tmp_path / "whole", changes)
+    run_here(tmp_path / "whole", changes)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command(tmp_path / "killed", changes), env=environment, stderr=subprocess.DEVNULL)
     metrics = tmp_path / "killed" / "metrics.jsonl"
@@ -52,7 +62,7 @@ def test_a_run_killed_at_any_moment_and_resumed_is_bit_identical(tmp_path: Path)
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    run(tmp_path / "killed", changes, resume=True)
+    run_here(tmp_path / "killed", changes, resume=True)
     one, other = weights_of(tmp_path / "whole"), weights_of(tmp_path / "killed")
     assert all(torch.equal(one[name], other[name]) for name in one)
     assert read_metrics(tmp_path / "whole" / "metrics.jsonl") == read_metrics(metrics)
@@ -60,8 +70,8 @@ def test_a_run_killed_at_any_moment_and_resumed_is_bit_identical(tmp_path: Path)
 
 def test_ctrl_c_ends_the_update_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    arguments = command(tmp_path / "run", ["schedule.epochs=500", "data.val="])
-    process = subprocess.Popen(arguments, env=environment, stderr=subprocess.PIPE, text=True)
+    line = command(tmp_path / "run", ["schedule.epochs=500", "data.val="])
+    process = subprocess.Popen(line, env=environment, stderr=subprocess.PIPE, text=True)
     while len(read_metrics(tmp_path / "run" / "metrics.jsonl")) < 2 and process.poll() is None:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
@@ -86,7 +96,7 @@ def test_two_processes_give_the_weights_of_one(tmp_path: Path, parallel: str) ->
     ]
     changes += ["methods.adl={}", "methods.afat={}", "methods.stl_labeler={}", "model.token_head=true"]
     changes += ["schedule.epochs=1", f"loop.parallel={parallel}", "loop.ema_decay=0.9"]
-    run(tmp_path / "one", changes)
+    run_here(tmp_path / "one", changes)
     run(tmp_path / "two", changes, processes=2)
     one, two = weights_of(tmp_path / "one"), weights_of(tmp_path / "two")
     worst = max(float((one[name] - two[name]).abs().max()) for name in one)

@@ -16,8 +16,8 @@ from robustvit.recording import Tape
 __all__ = ["Stability", "attention_cosines", "attention_stability"]
 
 DEFINITION = (
-    "cosine between the attention maps of the clean and of the spoiled picture, for every layer and head, prefix tokens "
-    "left out; a picture has the mean over layers and heads (Swin: over windows first)"
+    "cosine between the attention maps of the clean and of the corrupted picture, for every block and head, prefix tokens "
+    "left out; a picture has the mean over blocks and heads (Swin: over windows first)"
 )
 
 

@@ -12,7 +12,7 @@ from robustvit.recording import Tape
 __all__ = ["head_diversity", "head_similarity"]
 
 DEFINITION = (
-    "mean over layers and over pairs of different heads of the cosine between their attention maps, prefix tokens left out; "
+    "mean over blocks and over pairs of different heads of the cosine between their attention maps, prefix tokens left out; "
     "lower is more diverse (Swin: per window, then averaged)"
 )
 

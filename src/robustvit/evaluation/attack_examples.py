@@ -21,7 +21,7 @@ SCALES = (1, 2, 5, 10, 20, 50, 100, 200)
 
 
 def make_attack_examples(attacker: Attacker, task: Task, outcome: Outcome, count: int) -> tuple[AttackExample, ...]:
-    """Pictures spread over the set, those that were right before the attack if there are any.
+    """Pictures spread over the set: first those that an attack turned from right to wrong, then other right ones, then any.
 
     They are attacked again, in one batch. That gives what was measured, but for AutoAttack in groups, which are others then.
 
@@ -37,8 +37,7 @@ def make_attack_examples(attacker: Attacker, task: Task, outcome: Outcome, count
     model = attacker.model.network
     shown = _answers(model, task, images, CLEAN.name, targets)
     attacked: list[list[AttackedPicture]] = [[] for _ in pictures]
-    names = [attack.name if row == 0 else "" for attack in task.attacks for row in range(len(attack.rows))]
-    for name, pixels in zip(names, attacker.rows(images, targets, [p.id for p in pictures]), strict=True):
+    for name, pixels in zip(_names(task), attacker.rows(images, targets, [p.id for p in pictures]), strict=True):
         if not name:
             continue  # one mask of several is enough to see
         for place, answer in enumerate(_answers(model, task, pixels.cpu(), name, targets)):
@@ -50,17 +49,31 @@ def make_attack_examples(attacker: Attacker, task: Task, outcome: Outcome, count
     )
 
 
+def _names(task: Task) -> list[str]:
+    """Of the rows that attacks make: the attack, or nothing for rows that are not shown."""
+    return [attack.name if row == 0 else "" for attack in task.attacks for row in range(len(attack.rows))]
+
+
 def _chosen(task: Task, outcome: Outcome, count: int) -> list[Picture]:
     right = outcome.correct[task.rows.index(CLEAN)]
-    ids = [name for name, was_right in zip(outcome.ids, right, strict=True) if was_right] or outcome.ids
-    wanted = set(ids[:: max(1, len(ids) // count)][:count])
-    found = []
+    attacked = [row for row, name in enumerate(_names(task), start=len(task.conditions)) if name]
+    fooled = right & ~outcome.correct[attacked].all(axis=0)
+    wanted: list[str] = []
+    for group in (fooled, right & ~fooled, ~right):
+        wanted += _spread([outcome.ids[i] for i in group.nonzero()[0]], count - len(wanted))
+    found: dict[str, Picture] = {}
     for picture in task.pictures:
         if picture.id in wanted:
-            found.append(picture)
+            found[picture.id] = picture
         if len(found) == len(wanted):
             break
-    return found
+    return [found[name] for name in wanted]
+
+
+def _spread(names: list[str], count: int) -> list[str]:
+    """At most `count` of them, at equal distances."""
+    count = min(count, len(names))
+    return [names[i * len(names) // count] for i in range(count)]
 
 
 def _answers(model: nn.Module, task: Task, images: Tensor, condition: str, targets: list[int]) -> list[ExamplePicture]:

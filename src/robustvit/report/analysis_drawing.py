@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,10 +15,14 @@ __all__ = [
     "COLOURS",
     "Plate",
     "bare",
+    "broken",
     "encode",
     "from_zero",
+    "label_row",
+    "letters_in",
     "lines",
     "new_figure",
+    "no_cosine_above_1",
     "panels",
     "plain_axes",
     "short",
@@ -26,7 +31,14 @@ __all__ = [
 
 COLOURS = ("#0072b2", "#c2570c", "#00876c", "#a4508b", "#8a6d00", "#3a86c8", "#6b4fa3")
 PANEL = 1.75  # inches
-LONGEST = 26
+WIDEST = 10.5  # inches; a page shows ten, and would shrink the letters of what is much wider
+DOTS = 150  # of an inch in a PNG
+LONGEST = 28
+LETTER = 0.065  # inches, the mean letter of small text
+LABEL_LETTERS = 18
+"""In a line of the label before a row."""
+SEPARATORS = re.compile(r"(?<=[/_.:\s-])")
+"""After which a name may be broken."""
 PIXELS = 104  # of an inch on a page, which is ten inches wide
 
 
@@ -58,13 +70,17 @@ def new_figure(width: float, height: float) -> Any:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
+    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white", dpi=DOTS)  # laid out as it is saved
     FigureCanvasAgg(figure)
     return figure
 
 
-def panels(rows: int, columns: int, *, side: float = PANEL, label_width: float = 0.9) -> tuple[Any, Any]:
-    """(figure, axes [rows, columns]) for pictures, without ticks, with room for a label before each row."""
+def panels(rows: int, columns: int, *, side: float = PANEL, label_width: float = 1.35) -> tuple[Any, Any]:
+    """(figure, axes [rows, columns]) for pictures, without ticks, with room for a label before each row.
+
+    Many columns have smaller panels than `side`, so that the figure fits a page.
+    """
+    side = min(side, (WIDEST - label_width) / columns)
     figure = new_figure(label_width + side * columns, 0.3 + side * rows)
     axes = figure.subplots(rows, columns, squeeze=False)
     for axis in axes.flat:
@@ -77,6 +93,18 @@ def bare(axis: Any) -> None:
     axis.set_xticks([])
     axis.set_yticks([])
     axis.spines[:].set_visible(False)
+
+
+def label_row(axis: Any, name: str, *more: str) -> None:
+    """Writes the name of a network, and lines below it, before its row: level, so that rows cannot run into each other."""
+    text = "\n".join([broken(name, LABEL_LETTERS), *more])
+    axis.set_ylabel(text, fontsize=8, rotation=0, ha="right", va="center", multialignment="right")
+
+
+def letters_in(axis: Any) -> int:
+    """How many letters fit above a panel of `panels`, with a gap to its neighbour."""
+    columns = axis.get_gridspec().ncols
+    return max(6, int(0.85 * axis.figure.get_figwidth() / columns / LETTER))
 
 
 def show_map(axis: Any, values: np.ndarray, highest: float, gamma: float = 1.0) -> Any:
@@ -104,21 +132,52 @@ def lines(axis: Any, values: dict[str, Sequence[float | None]], title: str, y: s
     for place, (name, line) in enumerate(values.items()):
         blocks = range(1, len(line) + 1)
         numbers = [math.nan if value is None else value for value in line]
-        axis.plot(blocks, numbers, color=COLOURS[place % len(COLOURS)], marker="o", markersize=3.5, label=short(name))
+        style = dict(marker="o", markersize=3.5, clip_on=False)  # a point on the edge is seen whole
+        axis.plot(blocks, numbers, color=COLOURS[place % len(COLOURS)], label=short(name), **style)
     plain_axes(axis, title, "block", y)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def from_zero(axis: Any) -> None:
-    """Lets the vertical axis begin at 0, with a margin above."""
+def from_zero(axis: Any, most: float = math.inf) -> None:
+    """Lets the vertical axis begin at 0, with a margin above, but not beyond `most`."""
     high = max((float(np.nanmax(line.get_ydata())) for line in axis.lines), default=1.0)
-    axis.set_ylim(0, 1.06 * high if high > 0 else 1)
+    axis.set_ylim(0, min(1.06 * high, most) if high > 0 else 1)
+
+
+def no_cosine_above_1(axis: Any) -> None:
+    """Lets the vertical axis end at 1 where it would go beyond."""
+    axis.set_ylim(top=min(1.0, axis.get_ylim()[1]))
 
 
 def short(name: str) -> str:
-    """The name of a network where there is little room: its end, which tells files apart; nothing of it is mathematics."""
-    kept = name if len(name) <= LONGEST else f"\N{HORIZONTAL ELLIPSIS}{name[-LONGEST + 1 :]}"
+    """The name of a network where there is little room, without its middle; nothing of it is mathematics."""
+    kept = _cut(name)
     return f"{' ' if kept.startswith('_') else ''}{kept}".replace("$", r"\$")  # a legend leaves out what begins with _
+
+
+def broken(name: str, letters: int) -> str:
+    """As `short`, in lines of at most `letters` and about equal length, after / _ - . : and spaces where there are any."""
+    text = _cut(name)
+    fewest = len(_lines_of(text, letters))
+    least = min(letters, max(map(len, SEPARATORS.split(text)), default=0)) or 1  # shorter lines would break words
+    lines = next(lines for n in range(least, letters + 1) if len(lines := _lines_of(text, n)) <= fewest)
+    return "\n".join(line.strip() for line in lines).replace("$", r"\$")
+
+
+def _lines_of(text: str, letters: int) -> list[str]:
+    lines = [""]
+    for part in SEPARATORS.split(text):
+        if lines[-1] and len(lines[-1]) + len(part) > letters:
+            lines.append("")
+        pieces = [part[i : i + letters] for i in range(0, len(part), letters)] or [""]
+        lines = [*lines[:-1], lines[-1] + pieces[0], *pieces[1:]]
+    return lines
+
+
+def _cut(name: str) -> str:
+    """Beginning and end tell networks and files apart."""
+    front = (LONGEST - 1) // 2
+    return name if len(name) <= LONGEST else f"{name[:front]}\N{HORIZONTAL ELLIPSIS}{name[front + 1 - LONGEST :]}"
 
 
 def encode(figure: Any, kind: Literal["png", "svg"]) -> bytes:
@@ -131,5 +190,5 @@ def encode(figure: Any, kind: Literal["png", "svg"]) -> bytes:
     stream = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": "robustvit"}):
         metadata = {"Date": None} if kind == "svg" else None
-        figure.savefig(stream, format=kind, dpi=150, metadata=metadata)
+        figure.savefig(stream, format=kind, dpi=DOTS, metadata=metadata)
     return stream.getvalue()

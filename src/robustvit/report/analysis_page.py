@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -104,8 +104,23 @@ def render_analysis(analysis: Analysis, sections: list[Section]) -> str:
             spoiled_by=spoiling(analysis),
             is_spoiled=any(what in analysis.findings for what in ("attention", "stability", "clusters")),
             leads=list(_leads(analysis)),
+            settings=_settings(analysis.about["options"]),
         )
     )
+
+
+def _settings(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What was chosen, without what was left to each analysis; blocks as the figures count them."""
+    settings = {"blocks" if name == "layers" else name: value for name, value in options.items() if value is not None}
+    if "blocks" in settings:
+        settings["blocks"] = [_block(place) for place in settings["blocks"]]
+    return settings
+
+
+def _block(place: int) -> str:
+    if place >= 0:
+        return str(place + 1)
+    return "last" if place == -1 else f"{-place} from the end"
 
 
 def _leads(analysis: Analysis) -> Iterator[str]:

@@ -35,6 +35,8 @@ RANKED_BY = (
     "mean_flip_rate",
     "mean_flip_probability",
 )
+MOST_NAMED = 3
+"""Networks with the same number that stand in the large type."""
 CHECKPOINTS = (".safetensors", ".pth", ".pt", ".tar", ".bin", ".ckpt")
 SENTENCES = {
     "clean_accuracy": "recognises {} of the pictures",
@@ -61,8 +63,16 @@ class Headline:
     lines: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class _Lead:
+    """How far the best network is from the next, and whether that may be chance."""
+
+    text: str = ""
+    may_be_chance: bool = False
+
+
 def headline(results: Results) -> Headline:
-    """The main finding. For several networks, the one that is best by `ranking_measure`."""
+    """The main finding. For several networks, the one that is best by `ranking_measure`, or those that are equal."""
     measure = ranking_measure(results.models)
     if measure is None:
         return Headline("", "Nothing could be measured", ("No picture gave a result; see below what was skipped.",))
@@ -71,6 +81,9 @@ def headline(results: Results) -> Headline:
     about = _under(best)
     if len(order) == 1:
         return _of_one(best, measure, about)
+    equal = [model for model in order if math.isclose(_number(model, measure), _number(best, measure), abs_tol=1e-12)]
+    if len(equal) > 1:
+        return _of_equals(order, equal, measure, about)
     return _of_several(results, order, measure, about)
 
 
@@ -109,10 +122,28 @@ def _of_one(model: ModelResults, measure: str, about: str) -> Headline:
     return Headline(short_name(model), _claim(measure, value, about), _interval_line(value))
 
 
+def _of_equals(order: Sequence[ModelResults], equal: Sequence[ModelResults], measure: str, about: str) -> Headline:
+    """Of the best networks where they have the same number: none of them is named alone."""
+    value, names = equal[0].summary[measure], _listed([short_name(model) for model in equal])
+    claim = "are equal" if len(equal) == len(order) else f"are the best of {len(order)} networks, and equal"
+    lines = _interval_line(value)
+    if measure in MEANS:
+        claim += f" under {about}: {percent(value.value)}"
+    else:
+        claim += f": each {_claim(measure, value, about)}"
+    if len(equal) < len(order):
+        other = _finite(order[len(equal)], measure)
+        lines += (f"Next is {short_name(order[len(equal)])} with {_with_interval(other)}.",) if other else ()
+    if len(equal) > MOST_NAMED:
+        return Headline("", f"{len(equal)} networks {claim}", (f"They are {names}.", *lines))
+    return Headline(names, claim, lines)
+
+
 def _of_several(results: Results, order: Sequence[ModelResults], measure: str, about: str) -> Headline:
     best, second = order[0], order[1]
     value = best.summary[measure]
-    lines = [_lead(results, best, second, measure)]
+    lead = _lead(results, best, second, measure)
+    lines = [lead.text]
     kept = _finite(best, "retention")
     if measure in MEANS:
         claim = f"is the most accurate of {len(order)} networks under {about}: {percent(value.value)}"
@@ -120,6 +151,8 @@ def _of_several(results: Results, order: Sequence[ModelResults], measure: str, a
             lines.append(f"It keeps {_with_interval(kept)} of its clean accuracy.{_keeps_more(order, kept)}")
     else:
         claim = f"is the best of {len(order)} networks: it {_claim(measure, value, about)}"
+    if lead.may_be_chance:
+        claim += f", but its lead over {short_name(second)} may be chance"
     return Headline(short_name(best), claim, tuple(filter(None, (*_interval_line(value), *lines))))
 
 
@@ -133,25 +166,28 @@ def _claim(measure: str, value: Value, about: str) -> str:
     return SENTENCES[measure].format(percent(value.value))
 
 
-def _lead(results: Results, best: ModelResults, second: ModelResults, measure: str) -> str:
+def _lead(results: Results, best: ModelResults, second: ModelResults, measure: str) -> _Lead:
     """How far the best network is from the next: by their paired difference, else by their intervals."""
     value, other = best.summary[measure], second.summary.get(measure)
     if other is None or not math.isfinite(other.value):
-        return ""
+        return _Lead()
     text = f"Next is {short_name(second)} with {_with_interval(other)}"
     compared = (d.summary[measure] for d in results.between(best.name, second.name) if measure in d.summary)
     if (difference := next(compared, None)) is not None and is_clear(difference) is not None:
         if is_clear(difference):
             apart = f"{change(measure, difference.value)} points ({change_interval(measure, difference)})"
-            return f"{text}; the difference on the same pictures is {apart}."
+            return _Lead(f"{text}; the difference on the same pictures is {apart}.")
         low, high = change(measure, difference.low), change(measure, difference.high)
-        return f"{text}; the order may be chance: on the same pictures the difference is between {low} and {high} points."
+        return _Lead(f"{text}; on the same pictures the difference is between {low} and {high} points.", may_be_chance=True)
     if None in (value.low, value.high, other.low, other.high):
-        return f"{text}."
+        return _Lead(f"{text}.")
     overlap = value.low <= other.high and other.low <= value.high  # type: ignore[operator]
-    return (
-        f"{text}; the intervals overlap, so the order may be chance." if overlap else f"{text}; the intervals do not overlap."
-    )
+    return _Lead(f"{text}; the intervals {'overlap' if overlap else 'do not overlap'}.", overlap)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """ "a, b and c"."""
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _keeps_more(order: Sequence[ModelResults], kept: Value) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 from robustvit.files import write_whole
 from robustvit.report.training_figure import COLOURS
 from robustvit.sweeping.grid import label_of, number_of
-from robustvit.sweeping.result import Row, SweepResult
+from robustvit.sweeping.result import Row, Spread, SweepResult
 from robustvit.sweeping.table import heading_of
 
 __all__ = ["save_sweep_figure"]
@@ -23,7 +24,11 @@ ROOM = 40
 """Letters that labels of categories may have in all before they are slanted."""
 DECADES = 100
 """Ratio of the largest to the smallest value from which on the axis is logarithmic."""
+DOTS = 150  # of an inch
 FAILED = "#b91c1c"
+QUIET = "#555555"
+NOTE_INCHES = 0.2
+"""Kept free at the foot for what points, bars and dots are."""
 SEED_POINTS = 4
 """How far the dots of the seeds stand beside their mean."""
 
@@ -67,7 +72,9 @@ def save_sweep_figure(result: SweepResult, *paths: Path) -> None:
 
     scale, columns = _scale(result.axes[0].values), result.columns[:MOST_PANELS] or ["clean_accuracy"]
     width = max(PANEL_INCHES, 0.42 * len(scale.labels)) if scale.kind == "categories" else PANEL_INCHES
-    figure = Figure(figsize=(max(width * len(columns), 4.5), 3.6), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
+    figure = Figure(
+        figsize=(max(width * len(columns), 4.5), 3.6), dpi=DOTS, layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08)
+    )
     lines = _lines(result, scale)
     for name, axes in zip(columns, figure.subplots(1, len(columns), squeeze=False)[0], strict=True):
         for line in lines:
@@ -76,13 +83,23 @@ def save_sweep_figure(result: SweepResult, *paths: Path) -> None:
         if not result.columns:
             axes.set_ylim(0, 100)
             axes.text(0.5, 0.5, "nothing measured yet", transform=axes.transAxes, ha="center", fontsize=9)
+    foot = _add_note(figure, _note(result, columns))
     if len(result.axes) > 1:
         _add_legend(figure, lines, ", ".join(axis.name for axis in result.axes[1:]))
     if remark := _remark(result):
         figure.suptitle(remark, x=0.01, ha="left", fontsize=8, color=FAILED)
+    _lay_out(figure, foot)
     for path in paths:
         with write_whole(path) as file:
-            figure.savefig(file, dpi=150, format=path.suffix.lstrip("."))
+            figure.savefig(file, dpi=DOTS, format=path.suffix.lstrip("."))
+
+
+def _lay_out(figure: Any, foot: float) -> None:
+    """Once for all files. The layout keeps room for the legend, but puts it on the share `foot` that is not its own."""
+    figure.get_layout_engine().execute(figure)
+    figure.set_layout_engine("none")
+    for legend in figure.legends:
+        legend.set_bbox_to_anchor((0, foot, 1, 1 - foot), transform=figure.transFigure)
 
 
 def _add_legend(figure: Any, lines: Sequence[_Line], title: str) -> None:
@@ -134,7 +151,7 @@ def _draw(axes: Any, line: _Line, name: str, scale: _Scale) -> None:
     axes.errorbar(
         [scale.place(row, line.shift) for row in rows],
         [factor * spread.mean for spread in spreads],
-        yerr=[float("nan") if spread.deviation is None else factor * spread.deviation for spread in spreads],
+        yerr=list(zip(*(_bar(name, spread, factor) for spread in spreads), strict=True)) or None,
         color=line.colour,
         marker=line.marker,
         markersize=4.5,
@@ -144,6 +161,21 @@ def _draw(axes: Any, line: _Line, name: str, scale: _Scale) -> None:
         capsize=2.5,
         label=line.label,
     )
+
+
+def _bar(name: str, spread: Spread, factor: float) -> tuple[float, float]:
+    """How far a bar reaches below and above its point: a standard deviation, but a share stays within 0 and 100 %."""
+    if spread.deviation is None:
+        return math.nan, math.nan
+    below = above = spread.deviation
+    if _is_share(name):
+        below, above = min(below, spread.mean), min(above, 1 - spread.mean)
+    return factor * max(below, 0.0), factor * max(above, 0.0)
+
+
+def _is_share(name: str) -> bool:
+    """Whether a number cannot pass 100 %; relative ones (mFR, what is kept of the accuracy) can."""
+    return name.endswith(("accuracy", "probability")) or name.startswith("mean_accuracy")
 
 
 def _finish(axes: Any, name: str, varied: str, scale: _Scale) -> None:
@@ -168,6 +200,33 @@ def _wrapped(label: str, width: int) -> str:
     """On several lines where it is long; at most four."""
     lines = textwrap.wrap(label, width)
     return "\n".join(lines if len(lines) <= 4 else [*lines[:3], f"{lines[3]}..."])
+
+
+def _add_note(figure: Any, text: str) -> float:
+    """Small text at the foot; returns the share of the height that is kept free for it."""
+    if not text:
+        return 0.0
+    height = figure.get_figheight()
+    lines = textwrap.wrap(text, int(figure.get_figwidth() / 0.056))
+    free = NOTE_INCHES * (0.4 + 0.6 * len(lines)) / height
+    figure.get_layout_engine().set(rect=(0, free, 1, 1 - free))
+    figure.text(0.01, 0.03 / height, "\n".join(lines), fontsize=7, color=QUIET, va="bottom")
+    return free
+
+
+def _note(result: SweepResult, columns: Sequence[str]) -> str:
+    """What points, bars and dots are."""
+    spreads = [(name, row.numbers[name]) for row in result.rows for name in columns if name in row.numbers]
+    counts = sorted({spread.count for _, spread in spreads})
+    if not counts:
+        return ""
+    if counts == [1]:
+        return "Each point is one run: there is 1 seed."
+    seeds = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
+    known = [(name, one, one.deviation) for name, one in spreads if one.deviation is not None]
+    is_cut = any(_is_share(name) and (d > one.mean or d > 1 - one.mean) for name, one, d in known)
+    limits = " (not beyond 0 and 100 %)" if is_cut else ""
+    return f"Points are means over {seeds} seeds, bars one standard deviation{limits}, dots the seeds."
 
 
 def _remark(result: SweepResult) -> str:

@@ -10,13 +10,23 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 
-__all__ = ["Step", "medians", "memory_in_process", "print_memory_of"]
+__all__ = ["Step", "median_ratio", "medians", "memory_in_process", "print_memory_of"]
 
 Step = Callable[[], object]
 
 
 def medians(candidates: dict[str, Step], repeats: int) -> dict[str, float]:
     """Median seconds of each candidate. They take turns, so that noise meets all alike."""
+    return {name: median(values) for name, values in _turns(candidates, repeats).items()}
+
+
+def median_ratio(step: Step, other: Step, repeats: int) -> float:
+    """The median, over turns, of the time of `step` over that of `other` right before it: for differences below the noise."""
+    times = _turns({"other": other, "step": step}, repeats)
+    return median(a / b for a, b in zip(times["step"], times["other"], strict=True))
+
+
+def _turns(candidates: dict[str, Step], repeats: int) -> dict[str, list[float]]:
     times: dict[str, list[float]] = {name: [] for name in candidates}
     for step in candidates.values():
         step()
@@ -25,7 +35,7 @@ def medians(candidates: dict[str, Step], repeats: int) -> dict[str, float]:
             start = time.perf_counter()
             step()
             times[name].append(time.perf_counter() - start)
-    return {name: median(values) for name, values in times.items()}
+    return times
 
 
 def memory_in_process(program: str, arguments: Sequence[str]) -> float:

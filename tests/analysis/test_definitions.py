@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -183,6 +184,20 @@ def test_groups_of_tokens_at_right_angles_are_counted_whatever_their_lengths() -
     third = 0.4 * torch.eye(8)[2:3]  # 0.16: below 0.01 of 50, above 0.01 of what the longest token has
     assert significant_eigenvalues(torch.cat([few_long, many_short, third])[None]).item() == 2
     assert significant_eigenvalues(torch.zeros(1, 5, 3)).item() == 0
+
+
+def test_counts_do_not_depend_on_the_number_of_threads_which_stays() -> None:
+    Z = torch.randn(5, 30, 20, generator=torch.Generator().manual_seed(0)) * torch.logspace(0, -2, 20)
+    alone = significant_eigenvalues(Z)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        with ThreadPoolExecutor(2) as pool:
+            assert torch.equal(significant_eigenvalues(Z, pool=pool), alone)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert len(set(alone.tolist())) > 1 or alone[0] < 20
 
 
 def gaussians() -> tuple[Tensor, Tensor]:

@@ -6,6 +6,9 @@ wanted, which is the number of positive pivots of S - threshold I (Sylvester): n
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -46,21 +49,41 @@ class EigenvalueCounts:
         )
 
 
-def significant_eigenvalues(tokens: Tensor, epsilon: float = EPSILON) -> Tensor:
+def significant_eigenvalues(tokens: Tensor, epsilon: float = EPSILON, pool: ThreadPoolExecutor | None = None) -> Tensor:
     """int64 [B]: how many eigenvalues of `Z Z^T` are above `epsilon` times the largest.
 
     Args:
         tokens: Z [B, N, C].
         epsilon: relative threshold, 0 < epsilon < 1.
+        pool: threads that take a part of the pictures each, on the CPU.
     """
     if not 0 < epsilon < 1:
         raise ValueError(f"epsilon={epsilon!r} is not possible; give a share of the largest eigenvalue, between 0 and 1")
     Z = tokens.cpu() if tokens.device.type == "mps" else tokens  # mps has no double precision
-    Z = Z.to(torch.promote_types(Z.dtype, torch.float32 if epsilon >= LEAST_IN_SINGLE else torch.float64))
+    Z = Z.detach().to(torch.promote_types(Z.dtype, torch.float32 if epsilon >= LEAST_IN_SINGLE else torch.float64))
     gram = Z @ Z.mT if Z.shape[1] < Z.shape[2] else Z.mT @ Z
     if not gram.diagonal(dim1=-2, dim2=-1).isfinite().all():
         raise ValueError("the tokens are not finite numbers (NaN or infinity), so that they have no eigenvalues")
-    return count_above(gram, epsilon * largest_eigenvalue(gram))
+
+    def count(part: Tensor) -> Tensor:
+        return count_above(part, epsilon * largest_eigenvalue(part))
+
+    if gram.device.type != "cpu":
+        return count(gram)
+    with _one_thread() as threads:
+        parts = gram.split(-(-len(gram) // threads)) if pool is not None and len(gram) else (gram,)
+        return torch.cat(list((pool.map if pool is not None else map)(count, parts)))
+
+
+@contextmanager
+def _one_thread() -> Iterator[int]:
+    """LAPACK's own threads make factors of matrices of some hundred rows several times slower. Gives how many there were."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield threads
+    finally:
+        torch.set_num_threads(threads)
 
 
 def largest_eigenvalue(matrices: Tensor) -> Tensor:
@@ -116,10 +139,11 @@ def eigenvalue_counts(model: nn.Module, batches: Images, epsilon: float = EPSILO
         epsilon: see `significant_eigenvalues`.
     """
     total, tokens, count = torch.zeros(()), torch.zeros(()), 0
-    for images in image_batches(batches):
-        features = [block.tokens for block in block_tokens(model, images)]
-        total = total + torch.stack([significant_eigenvalues(Z, epsilon).sum().cpu() for Z in features])
-        tokens = torch.tensor([Z.shape[1] for Z in features])
-        count += len(images)
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        for images in image_batches(batches):
+            features = [block.tokens for block in block_tokens(model, images)]
+            total = total + torch.stack([significant_eigenvalues(Z, epsilon, pool).sum().cpu() for Z in features])
+            tokens = torch.tensor([Z.shape[1] for Z in features])
+            count += len(images)
     significant = total / count
     return EigenvalueCounts(significant, tokens - significant, epsilon)

@@ -7,7 +7,6 @@ wanted, which is the number of positive pivots of S - threshold I (Sylvester): n
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -49,13 +48,12 @@ class EigenvalueCounts:
         )
 
 
-def significant_eigenvalues(tokens: Tensor, epsilon: float = EPSILON, pool: ThreadPoolExecutor | None = None) -> Tensor:
+def significant_eigenvalues(tokens: Tensor, epsilon: float = EPSILON) -> Tensor:
     """int64 [B]: how many eigenvalues of `Z Z^T` are above `epsilon` times the largest.
 
     Args:
         tokens: Z [B, N, C].
         epsilon: relative threshold, 0 < epsilon < 1.
-        pool: threads that take a part of the pictures each, on the CPU.
     """
     if not 0 < epsilon < 1:
         raise ValueError(f"epsilon={epsilon!r} is not possible; give a share of the largest eigenvalue, between 0 and 1")
@@ -64,24 +62,17 @@ def significant_eigenvalues(tokens: Tensor, epsilon: float = EPSILON, pool: Thre
     gram = Z @ Z.mT if Z.shape[1] < Z.shape[2] else Z.mT @ Z
     if not gram.diagonal(dim1=-2, dim2=-1).isfinite().all():
         raise ValueError("the tokens are not finite numbers (NaN or infinity), so that they have no eigenvalues")
-
-    def count(part: Tensor) -> Tensor:
-        return count_above(part, epsilon * largest_eigenvalue(part))
-
-    if gram.device.type != "cpu":
-        return count(gram)
-    with _one_thread() as threads:
-        parts = gram.split(-(-len(gram) // threads)) if pool is not None and len(gram) else (gram,)
-        return torch.cat(list((pool.map if pool is not None else map)(count, parts)))
+    with _one_thread():
+        return count_above(gram, epsilon * largest_eigenvalue(gram))
 
 
 @contextmanager
-def _one_thread() -> Iterator[int]:
-    """LAPACK's own threads make factors of matrices of some hundred rows several times slower. Gives how many there were."""
+def _one_thread() -> Iterator[None]:
+    """LAPACK's own threads make factors of matrices of some hundred rows several times slower."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield threads
+        yield
     finally:
         torch.set_num_threads(threads)
 
@@ -89,17 +80,9 @@ def _one_thread() -> Iterator[int]:
 def largest_eigenvalue(matrices: Tensor) -> Tensor:
     """[B], of positive semi-definite matrices [B, n, n], to `TOLERANCE`: a few steps of Lanczos from a generic vector.
 
-    The result is never too large. It is accepted where no eigenvalue is above it (Cholesky), else the spectrum is computed.
+    That is the largest eigenvalue within the space of v, A v, A^2 v, ... for a random v, which is at right angles to no
+    eigenvector. Where its vector is not an eigenvector yet, the spectrum is computed.
     """
-    value = _largest_ritz_value(matrices)
-    _, trouble = torch.linalg.cholesky_ex(_shifted(matrices, (1 + TOLERANCE) * value).neg_())  # none where it is positive
-    if (is_wrong := (trouble > 0) & (value > 0)).any():
-        value[is_wrong] = torch.linalg.eigvalsh(matrices[is_wrong])[:, -1]
-    return value
-
-
-def _largest_ritz_value(matrices: Tensor) -> Tensor:
-    """[B]: the largest eigenvalue of the matrices within the space of v, A v, A^2 v, ..., v a fixed random vector."""
     B, n, _ = matrices.shape
     start = torch.randn(1, n, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(matrices)
     basis = (start / start.norm()).expand(B, 1, n)  # rows, whose products are much faster than those of columns
@@ -112,7 +95,12 @@ def _largest_ritz_value(matrices: Tensor) -> Tensor:
         is_new = length > torch.finfo(matrices.dtype).eps * last.norm(dim=2, keepdim=True)
         basis = torch.cat([basis, torch.where(is_new, vector / length, 0)], dim=1)  # 0 adds no eigenvalue but 0
         products = torch.cat([products, basis[:, -1:] @ matrices], dim=1)
-    return torch.linalg.eigvalsh(products @ basis.mT)[:, -1].clamp(min=0)
+    values, vectors = torch.linalg.eigh(products @ basis.mT)
+    value, best = values[:, -1].clamp(min=0), vectors[:, None, :, -1]  # B, B 1 steps
+    rest = (best @ products - value[:, None, None] * (best @ basis)).norm(dim=(1, 2))  # |A u - lambda u|
+    if (is_open := rest > TOLERANCE * value).any():
+        value[is_open] = torch.linalg.eigvalsh(matrices[is_open])[:, -1]
+    return value
 
 
 def count_above(matrices: Tensor, threshold: Tensor) -> Tensor:
@@ -139,11 +127,10 @@ def eigenvalue_counts(model: nn.Module, batches: Images, epsilon: float = EPSILO
         epsilon: see `significant_eigenvalues`.
     """
     total, tokens, count = torch.zeros(()), torch.zeros(()), 0
-    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        for images in image_batches(batches):
-            features = [block.tokens for block in block_tokens(model, images)]
-            total = total + torch.stack([significant_eigenvalues(Z, epsilon, pool).sum().cpu() for Z in features])
-            tokens = torch.tensor([Z.shape[1] for Z in features])
-            count += len(images)
+    for images in image_batches(batches):
+        features = [block.tokens for block in block_tokens(model, images)]
+        total = total + torch.stack([significant_eigenvalues(Z, epsilon).sum().cpu() for Z in features])
+        tokens = torch.tensor([Z.shape[1] for Z in features])
+        count += len(images)
     significant = total / count
     return EigenvalueCounts(significant, tokens - significant, epsilon)

@@ -107,6 +107,16 @@ def test_equal_maps_have_cosine_1_and_identity_against_uniform_1_over_root_n() -
     assert other[0].item() == pytest.approx(1 / math.sqrt(6))  # <I, 1/N> = 1; |I| = sqrt N; |1/N| = 1
 
 
+def test_attention_that_class_tokens_leave_next_to_nothing_of_has_the_same_cosines() -> None:
+    a, b = torch.rand(2, 1, 3, 5, 5, generator=torch.Generator().manual_seed(0))
+    for scale in (1e-12, 1e-20, 1e-25):
+        faint = (tape_of(a), tape_of(b * scale))
+        torch.testing.assert_close(attention_cosines(*faint, 1), attention_cosines(tape_of(a), tape_of(b), 1))
+        torch.testing.assert_close(head_similarity(faint[1], 1), head_similarity(tape_of(b), 1))
+        similar, usual = overfocus_of(faint[1], 1).row_similarity, overfocus_of(tape_of(b), 1).row_similarity
+        torch.testing.assert_close(similar, usual)
+
+
 def test_prefix_tokens_take_no_part_in_a_statistic() -> None:
     a, b = torch.rand(2, 1, 2, 5, 5)
     spoiled = b.clone()

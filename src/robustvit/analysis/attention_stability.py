@@ -15,6 +15,9 @@ from robustvit.recording import Tape
 
 __all__ = ["Stability", "attention_cosines", "attention_stability"]
 
+LEAST_SQUARES = 1e-30
+"""Sums of squares below this are not accurate in single precision: where class tokens get all the attention, image tokens get
+next to none."""
 DEFINITION = (
     "cosine between the attention maps of the clean and of the corrupted picture, for every block and head, prefix tokens "
     "left out; a picture has the mean over blocks and heads (Swin: over windows first)"
@@ -31,13 +34,24 @@ def attention_cosines(clean: Tape, spoiled: Tape, pictures: int, *, rows: int | 
     """
     found = []
     for layer in range(len(clean.grids)):
-        product = first = second = torch.zeros(())
-        for a, b in zip(map_chunks(clean, layer, pictures, rows), map_chunks(spoiled, layer, pictures, rows), strict=True):
-            product = product + (a * b).sum((-1, -2))  # B W heads
-            first, second = first + a.square().sum((-1, -2)), second + b.square().sum((-1, -2))
-        cosine = product / (first.sqrt() * second.sqrt()).clamp(min=torch.finfo(torch.float32).tiny)
-        found.append(cosine.mean(1))
+        product, first, second = _sums(clean, spoiled, layer, pictures, rows, torch.float32)
+        if min(first.min(), second.min()) < LEAST_SQUARES:
+            product, first, second = _sums(clean, spoiled, layer, pictures, rows, torch.float64)
+        cosine = product / (first.sqrt() * second.sqrt()).clamp(min=torch.finfo(product.dtype).tiny)
+        found.append(cosine.mean(1).float())
     return found
+
+
+def _sums(
+    clean: Tape, spoiled: Tape, layer: int, pictures: int, rows: int | None, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
+    """<a, b>, <a, a> and <b, b> of the maps of a layer, each [B, windows, heads]."""
+    product = first = second = torch.zeros(())
+    for one, other in zip(map_chunks(clean, layer, pictures, rows), map_chunks(spoiled, layer, pictures, rows), strict=True):
+        a, b = ((x.cpu() if x.device.type == "mps" else x).to(dtype) for x in (one, other))  # mps has no double precision
+        product = product + (a * b).sum((-1, -2))
+        first, second = first + a.square().sum((-1, -2)), second + b.square().sum((-1, -2))
+    return product, first, second
 
 
 @dataclass(frozen=True)

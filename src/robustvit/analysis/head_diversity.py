@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from robustvit.analysis.attention_chunks import map_chunks, observe
+from robustvit.analysis.attention_stability import LEAST_SQUARES
 from robustvit.analysis.batches import Images, image_batches
 from robustvit.recording import Tape
 
@@ -27,18 +28,23 @@ def head_similarity(tape: Tape, pictures: int, *, rows: int | None = None) -> Te
     """
     found = []
     for layer in range(len(tape.grids)):
-        gram = sum((_gram(chunk) for chunk in map_chunks(tape, layer, pictures, rows)), start=torch.zeros(()))  # B W h h
-        norms = gram.diagonal(dim1=-2, dim2=-1).sqrt().clamp(min=torch.finfo(torch.float32).tiny)
+        gram = _gram_of(tape, layer, pictures, rows, torch.float32)  # B W h h
+        if gram.diagonal(dim1=-2, dim2=-1).min() < LEAST_SQUARES:
+            gram = _gram_of(tape, layer, pictures, rows, torch.float64)
+        norms = gram.diagonal(dim1=-2, dim2=-1).sqrt().clamp(min=torch.finfo(gram.dtype).tiny)
         cosine = gram / (norms[..., :, None] * norms[..., None, :])
         heads = cosine.shape[-1]
         pairs = torch.triu(torch.ones(heads, heads, dtype=torch.bool, device=cosine.device), diagonal=1)
-        found.append(cosine[..., pairs].mean(-1).mean(1))
+        found.append(cosine[..., pairs].mean(-1).mean(1).float())
     return torch.stack(found)
 
 
-def _gram(chunk: Tensor) -> Tensor:
-    flat = chunk.flatten(-2)  # B W heads (R N)
-    return flat @ flat.transpose(-2, -1)
+def _gram_of(tape: Tape, layer: int, pictures: int, rows: int | None, dtype: torch.dtype) -> Tensor:
+    gram = torch.zeros(())
+    for chunk in map_chunks(tape, layer, pictures, rows):
+        flat = (chunk.cpu() if chunk.device.type == "mps" else chunk).flatten(-2).to(dtype)  # B W heads (R N)
+        gram = gram + flat @ flat.transpose(-2, -1)
+    return gram
 
 
 def head_diversity(model: nn.Module, batches: Images, *, rows: int | None = None) -> Tensor:

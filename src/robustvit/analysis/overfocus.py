@@ -60,9 +60,14 @@ def overfocus_of(tape: Tape, pictures: int, *, rows: int | None = None) -> Overf
         crowds.append((column > 2 / N[:, None]).float().sum(-1).mean(1))
         total = torch.zeros(())
         for chunk in map_chunks(tape, layer, pictures, rows):
-            total = total + torch.cosine_similarity(chunk.mean(2), column[:, :, None], dim=-1).sum(-1)  # B W
+            total = total + torch.cosine_similarity(_scaled(chunk.mean(2)), _scaled(column[:, :, None]), dim=-1).sum(-1)  # B W
         cosines.append((total / N).mean(1))
     return Overfocus(torch.stack(shares), torch.stack(crowds), torch.stack(cosines), torch.stack(evens))
+
+
+def _scaled(rows: Tensor) -> Tensor:
+    """Up to 1: where class tokens get all the attention, the squares of what is left would be 0."""
+    return rows / rows.amax(-1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
 
 
 def overfocus(model: nn.Module, batches: Images, *, rows: int | None = None) -> Overfocus:

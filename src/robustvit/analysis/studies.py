@@ -71,7 +71,8 @@ def _attention(subject: Subject) -> Finding:
 
 
 def _cosine(first: np.ndarray, second: np.ndarray) -> float:
-    return float((first * second).sum() / max(np.linalg.norm(first) * np.linalg.norm(second), np.finfo(np.float32).tiny))
+    a, b = first.astype(np.float64), second.astype(np.float64)
+    return float((a * b).sum() / max(np.linalg.norm(a) * np.linalg.norm(b), np.finfo(np.float64).tiny))
 
 
 def _spread(count: int, most: int) -> tuple[int, ...]:

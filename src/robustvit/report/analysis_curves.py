@@ -104,7 +104,7 @@ def _clean_marks(axis: Any, found: Findings) -> bool:
     for place, clean in known:
         if clean is not None:
             line = dict(color=COLOURS[place % len(COLOURS)], linestyle="--", linewidth=1.6, clip_on=False, zorder=3)
-            axis.plot([place + 0.62, place + 1.38], [100 * clean] * 2, **line)
+            axis.plot([place + 0.62, place + 1.38], [100 * clean] * 2, **line)[0].set_in_layout(False)
     return any(clean is not None for _, clean in known)
 
 
@@ -225,7 +225,7 @@ def _histograms(axis: Any, values: dict[str, np.ndarray], title: str, places: Se
         colour = COLOURS[place % len(COLOURS)]
         share = np.full(v.shape, 1 / max(len(v), 1))
         axis.hist(v.clip(edges[0], 1), edges, weights=share, color=colour, alpha=0.35, label=short(name))
-        axis.axvline(float(v.mean()), color=colour, linewidth=1.6, clip_on=False)
+        axis.axvline(float(v.mean()), color=colour, linewidth=1.6)
     plain_axes(axis, title, "cosine", "share")
     axis.set_xlim(edges[0], 1)
 

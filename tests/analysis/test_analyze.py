@@ -332,6 +332,13 @@ def test_attention_over_channels_or_to_fewer_tokens_is_not_taken_for_attention_a
     assert "eigenvalues" in found.findings
 
 
+def test_a_network_whose_patches_are_not_known_stands_beside_one_whose_are() -> None:
+    models = {"odd": timm.create_model("xcit_nano_12_p16_224", num_classes=10), "vit": network("vit_nano")}
+    found = analyze(models, "scenes-easy:1", ["all"], replace(QUICK, masks=1), size=(32, 32))
+    assert "odd" in found.left_out["occlusion"]
+    assert [found.networks[name]["patch_side"] for name in models] == [None, 4]
+
+
 def test_options_that_concern_no_chosen_analysis_are_named() -> None:
     assert set(USED_BY) == EVERY
     every = {name for names in USED_BY.values() for name in names} | {"batch_size", "seed"}

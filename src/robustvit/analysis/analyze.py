@@ -306,7 +306,7 @@ def _networks(subjects: Mapping[str, Subject], findings: Mapping[str, Mapping[st
             "input": list(subject.protocol.size),
             "protocol": subject.protocol.describe(),
             "truth": subject.truth,
-            "patch_side": subject.patch_side if _covers(findings, subject.options) else None,
+            "patch_side": subject.patch_side if _is_covered(subject, findings) else None,
             "skipped": skipped(name),
             "enlarged": len(subject.enlarged),
         }
@@ -314,9 +314,10 @@ def _networks(subjects: Mapping[str, Subject], findings: Mapping[str, Mapping[st
     }
 
 
-def _covers(findings: Mapping[str, Any], options: AnalysisOptions) -> bool:
-    """Whether any analysis covered patches."""
-    return any(what in COVERING or (what in SPOILING and options.corruption == "patches") for what in findings)
+def _is_covered(subject: Subject, findings: Mapping[str, Mapping[str, Finding]]) -> bool:
+    """Whether an analysis of this network covered patches."""
+    made = [what for what, found in findings.items() if subject.name in found]
+    return any(what in COVERING or (what in SPOILING and subject.options.corruption == "patches") for what in made)
 
 
 def _about(subjects: Mapping[str, Subject], options: AnalysisOptions) -> dict[str, Any]:

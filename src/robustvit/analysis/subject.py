@@ -272,8 +272,11 @@ def pictures_at(images: Any, size: tuple[int, int], limit: int | None = None, se
     if isinstance(images, str | Path):
         found = loose_pictures(Path(images))
         if found is None:
-            _check_folder(Path(images))
-            found = open_pictures(images, scene_size=size)
+            try:
+                found = open_pictures(images, scene_size=size)
+            except LayoutError:
+                _check_folder(Path(images))
+                raise
             keeps_order = str(images).partition(":")[0] in SCENES or not hasattr(found, "at")
             found = found if keeps_order else MixedPictures(found, seed)
     assert found is not None

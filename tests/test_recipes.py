@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from functools import cache
@@ -12,21 +13,24 @@ import timm
 import yaml
 
 import robustvit  # noqa: F401  registers the networks with timm
+from robustvit.cli import main
 from robustvit.models.names import OFFICIAL
 from robustvit.training.config import TrainConfig
 from robustvit.training.config_io import load_config
 from robustvit.training.metrics_log import read_metrics
+from robustvit.training.recipes import find_recipe
 from robustvit.training.train import train
 
 ROOT = Path(__file__).parents[1]
-FILES = sorted((ROOT / "recipes").rglob("*.yaml"))
+FOLDER = ROOT / "src" / "robustvit" / "recipes"
+FILES = sorted(FOLDER.rglob("*.yaml"))
 RECIPES = [file for file in FILES if not file.name.startswith("_")]
 """Files that begin with _ are what recipes share, and no result of their own."""
 HEADINGS = ("command", "hardware", "expected", "paper", "differs")
 
 
 def name_of(file: Path) -> str:
-    return file.relative_to(ROOT / "recipes").with_suffix("").as_posix()
+    return file.relative_to(FOLDER).with_suffix("").as_posix()
 
 
 def header(file: Path) -> dict[str, str]:
@@ -100,7 +104,7 @@ def test_header_has_all_headings_in_order(file: Path) -> None:
 @pytest.mark.parametrize("file", RECIPES, ids=name_of)
 def test_command_trains_this_recipe_with_changes_that_it_knows(file: Path) -> None:
     program, verb, recipe, *options = command(file)
-    assert (program, verb, ROOT / recipe) == ("robustvit", "train", file)
+    assert (program, verb, find_recipe(recipe)) == ("robustvit", "train", file)
     changes = [value for flag, value in zip(options[::2], options[1::2], strict=True) if flag == "--set"]
     assert changes
     assert set(options[::2]) == {"--set", "--output"}
@@ -143,7 +147,7 @@ def test_batch_is_what_the_published_hardware_takes(file: Path) -> None:
 @pytest.mark.parametrize("file", [f for f in RECIPES if f.parent.name == "stl" and "student" in f.name], ids=name_of)
 def test_a_student_finds_its_labeler_where_stage_1_puts_it(file: Path) -> None:
     student = loaded(file).methods["stl_student"]
-    labeler = ROOT / "recipes" / "stl" / f"labeler_{student.labeler.removeprefix('fan_hybrid_')}.yaml"
+    labeler = FOLDER / "stl" / f"labeler_{student.labeler.removeprefix('fan_hybrid_')}.yaml"
     assert student.checkpoint == command(labeler)[-1]
     assert loaded(labeler).model.name == student.labeler
 
@@ -186,9 +190,51 @@ def test_the_page_of_papers_has_a_row_for_every_table_and_figure(section: str, i
 
 
 def test_recipes_named_in_the_docs_exist() -> None:
-    for page in ("papers.md", "recipes.md"):
-        for name in re.findall(r"recipes/([\w/]+\.yaml)", (ROOT / "docs" / page).read_text()):
-            assert ROOT / "recipes" / name in FILES, f"{page}: {name}"
+    for page in ("papers.md", "recipes.md", "sweeping.md", "stl.md", "training.md"):
+        named = re.findall(r"\b(?:afat|fan|rvt|stl|tapadl)/\w+", (ROOT / "docs" / page).read_text())
+        assert named, page
+        for name in named:
+            assert FOLDER / f"{name}.yaml" in FILES, f"{page}: {name}"
+
+
+def test_recipes_are_found_by_name_from_any_folder_and_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load_config("fan/vit_tiny") == load_config("fan/vit_tiny.yaml") == loaded(FOLDER / "fan" / "vit_tiny.yaml")
+    assert main(["recipes", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [entry["name"] for entry in listed] == [name_of(file) for file in RECIPES]
+    assert {entry["name"]: entry["expected"] for entry in listed} == {
+        name_of(file): " ".join(header(file)["expected"].split()) for file in RECIPES
+    }
+
+
+def test_a_file_of_ones_own_comes_first_and_may_extend_a_recipe_of_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text("extends: fan/vit_tiny\nloop: {seed: 7}\n")
+    mine = load_config("mine.yaml")
+    assert (mine.model.name, mine.loop.seed) == ("fan_vit_tiny", 7)
+    (tmp_path / "fan").mkdir()
+    (tmp_path / "fan" / "vit_tiny.yaml").write_text("model: {name: vit_nano}\n")
+    assert load_config("fan/vit_tiny.yaml").model.name == "vit_nano"
+    assert load_config("mine.yaml").model.name == "fan_vit_tiny"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("fan/vit_tyni", "fan/vit_tiny"),
+        ("recipes/fan/vit_tiny.yaml", "fan/vit_tiny"),
+        ("fan", "fan/vit_tiny"),
+        ("qqqqqq", "robustvit recipes"),
+    ],
+)
+def test_an_unknown_recipe_names_near_ones(given: str, told: str) -> None:
+    with pytest.raises(FileNotFoundError, match=told):
+        load_config(given)
 
 
 def _parts(file: Path) -> list[tuple[str, object]]:

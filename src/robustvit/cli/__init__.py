@@ -26,6 +26,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "models": Command("robustvit.cli.models", "list the networks: size, input, strides, published weights"),
     "export": Command("robustvit.cli.export", "write a network to an ONNX or PyTorch (.pt2) file, checked against eager"),
+    "recipes": Command("robustvit.cli.recipes", "list the recipes that train and sweep take by name, with their scores"),
     "train": Command("robustvit.cli.train", "train a network by a recipe: TAP, ADL, AFAT, STL on any backbone"),
     "eval": Command("robustvit.cli.eval", "measure how much of a classifier's accuracy survives corruptions and shifts"),
     "analyze": Command("robustvit.cli.analyze", "look inside networks: attention, stability, groups of tokens, noise"),

@@ -41,12 +41,12 @@ def sweep(
 ) -> None:
     """Train and measure every combination of settings with every seed; mean and spread at the end.
 
-    robustvit sweep recipes/tapadl/fan_hybrid_base_adl.yaml --vary methods.adl.tau=1,2,3,5 --seeds 0,1,2
+    robustvit sweep tapadl/fan_hybrid_base_adl --vary methods.adl.tau=1,2,3,5 --seeds 0,1,2
 
     Ctrl-C keeps what is done, and the same command with --resume goes on. A run that fails does not stop the others.
 
     Args:
-        recipe: YAML file, as `robustvit train` takes it; without one, fan_vit_nano on the embedded data set.
+        recipe: name or YAML file, as `robustvit train` takes it; without one, fan_vit_nano on the embedded data set.
         vary: a setting and its values, which are YAML; given several times, every combination is run.
         seeds: of the runs: 0,1,2 or 0 1 2.
         set: change a setting of all runs; may be given several times.

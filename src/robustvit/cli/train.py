@@ -31,12 +31,12 @@ def train(
 ) -> None:
     """Train a network by a recipe: any backbone, any combination of TAP, ADL, AFAT, STL and distillation.
 
-    robustvit train recipes/fan/vit_tiny.yaml --set data.train=imagenet/train --set data.val=imagenet/val
+    robustvit train fan/vit_tiny --set data.train=imagenet/train --set data.val=imagenet/val
 
     Without a recipe: fan_vit_nano on the embedded data set. Under torchrun, all processes work on one batch.
 
     Args:
-        recipe: YAML file; see docs/training.md for its sections.
+        recipe: a name that `robustvit recipes` lists, or a YAML file; see docs/training.md for its sections.
         set: change a setting of the recipe, as in optimizer.lr=1e-3; may be given several times.
         output: folder of the run.
         resume: go on with the run in the folder; RECIPE may be left out then.

@@ -67,7 +67,7 @@ def sweep(
     cell.
 
     Args:
-        recipe: YAML file; None for the defaults.
+        recipe: YAML file, or name of a recipe of the package; None for the defaults.
         vary: "methods.adl.tau=1,2,5", one or several; values are YAML.
         seeds: values of loop.seed.
         output: folder of the sweep, made if needed.

@@ -1,7 +1,8 @@
 """Recipes: YAML files and `name=value` changes into a `TrainConfig`, and back.
 
-A recipe has the fields of `TrainConfig`. `extends: base.yaml` (beside the recipe) gives what it leaves out; `twin:` holds the
-changes that shrink it to a run of seconds on a CPU. An unknown key is an error that names the nearest known one.
+A recipe has the fields of `TrainConfig`. `extends: base.yaml` (beside the recipe, or of the package) gives what it leaves out;
+`twin:` holds the changes that shrink it to a run of seconds on a CPU. An unknown key is an error that names the nearest known
+one.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from robustvit.files import write_whole
 from robustvit.methods.registry import METHODS, method_config
 from robustvit.models.names import nearest
 from robustvit.training.config import TrainConfig
+from robustvit.training.recipes import find_recipe
 
 __all__ = ["ConfigError", "config_from_dict", "config_to_dict", "load_config", "save_config"]
 
@@ -33,7 +35,7 @@ def load_config(recipe: str | Path | None = None, changes: Sequence[str] = (), *
     """The configuration of a recipe, with changes.
 
     Args:
-        recipe: YAML file; None for the defaults.
+        recipe: YAML file, or the name of a recipe of the package (`fan/vit_tiny`); None for the defaults.
         changes: "optimizer.lr=1e-3"; values are YAML. `methods.adl={}` switches a method on, `methods.adl=null` off;
             `model.options=null` forgets all options.
         twin: apply the recipe's `twin:` before the changes.
@@ -41,7 +43,7 @@ def load_config(recipe: str | Path | None = None, changes: Sequence[str] = (), *
     Raises:
         ConfigError: a key or a value is not known; the message says which and what is near.
     """
-    raw = _read(Path(recipe)) if recipe is not None else {}
+    raw = _read(find_recipe(recipe)) if recipe is not None else {}
     small = raw.pop("twin", None)
     if twin:
         if not small:
@@ -71,8 +73,6 @@ def save_config(config: TrainConfig, path: Path) -> None:
 
 
 def _read(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no recipe {path}; give a YAML file, e.g. one of recipes/")
     if path.resolve() in seen:
         raise ConfigError(f"{path} extends itself, through {' and '.join(p.name for p in seen)}")
     try:
@@ -83,7 +83,7 @@ def _read(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
         raise ConfigError(f"{path} holds a {type(raw).__name__}; expected sections as in `optimizer: {{lr: 1.0e-3}}`")
     raw = raw or {}
     base = raw.pop("extends", None)
-    return _merged(_read(path.parent / base, (*seen, path.resolve())), raw) if base else raw
+    return _merged(_read(find_recipe(base, path.parent), (*seen, path.resolve())), raw) if base else raw
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -102,6 +102,7 @@ def analyze(
     limit: int | None = None,
     size: tuple[int, int] | None = None,
     class_map: dict[str, int] | None = None,
+    ignore_orientation: bool = False,
     output: str | Path | None = None,
     resume: bool = False,
     report: Report | None = None,
@@ -116,6 +117,7 @@ def analyze(
         limit: look only at the first so many pictures.
         size: (H, W) of the input, other than the networks' own.
         class_map: class name -> output, where they are not in the same order.
+        ignore_orientation: take pixels as they are stored, whatever the EXIF tag of cameras says.
         output: folder for the result, see `Analysis.save`; meanwhile for what is done so far.
         resume: go on with what is in `output`.
         report: told about progress.
@@ -127,7 +129,16 @@ def analyze(
     settings = options or AnalysisOptions()
     _check(models, limit, output, resume)
     subjects = {
-        name: make_subject(name, network, images, settings, limit=limit, size=size, class_map=class_map)
+        name: make_subject(
+            name,
+            network,
+            images,
+            settings,
+            limit=limit,
+            size=size,
+            class_map=class_map,
+            ignore_orientation=ignore_orientation,
+        )
         for name, network in models.items()
     }
     left_out: dict[str, dict[str, str]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -257,7 +257,9 @@ class MixedPictures:
         return self.pictures.at(self.order[i])
 
 
-def pictures_at(images: Any, size: tuple[int, int], limit: int | None = None, seed: int = 0) -> PictureSet:
+def pictures_at(
+    images: Any, size: tuple[int, int], limit: int | None = None, seed: int = 0, *, ignore_orientation: bool = False
+) -> PictureSet:
     """The pictures of a file, of a folder, or of whatever `open_pictures` takes; the first `limit` of them.
 
     Files without labels and generated pictures keep their order; those of class folders and archives are mixed.
@@ -267,13 +269,14 @@ def pictures_at(images: Any, size: tuple[int, int], limit: int | None = None, se
         size: (H, W) of the pictures of the embedded data set.
         limit: how many.
         seed: of the mixing.
+        ignore_orientation: see `read_picture`.
     """
     found: PictureSet | None = images
     if isinstance(images, str | Path):
-        found = loose_pictures(Path(images))
+        found = loose_pictures(Path(images), ignore_orientation=ignore_orientation)
         if found is None:
             try:
-                found = open_pictures(images, scene_size=size)
+                found = open_pictures(images, scene_size=size, ignore_orientation=ignore_orientation)
             except LayoutError:
                 _check_folder(Path(images))
                 raise
@@ -300,6 +303,7 @@ def make_subject(
     limit: int | None = None,
     size: tuple[int, int] | None = None,
     class_map: dict[str, int] | None = None,
+    ignore_orientation: bool = False,
 ) -> Subject:
     """A network with its pictures.
 
@@ -311,12 +315,13 @@ def make_subject(
         limit: look only at the first so many pictures.
         size: (H, W) of the input, other than the network's own.
         class_map: class name -> output.
+        ignore_orientation: see `read_picture`.
 
     Raises:
         ValueError: there are no pictures, or a class map does not fit.
     """
-    protocol = protocol_of("model", network, size)
-    pictures = pictures_at(images, protocol.size, limit, options.seed)
+    protocol = replace(protocol_of("model", network, size), ignore_orientation=ignore_orientation)
+    pictures = pictures_at(images, protocol.size, limit, options.seed, ignore_orientation=ignore_orientation)
     if class_map is None and _first_label(pictures) == NO_LABEL:
         return Subject(name, network, pictures, protocol, None, options)
     outputs = getattr(network, "num_classes", None)

@@ -34,6 +34,7 @@ def analyze(
     options: Annotated[AnalysisOptions, tyro.conf.arg(name="")],
     img_size: Annotated[tuple[int, int] | None, tyro.conf.arg(metavar="H W")] = None,
     class_map: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None,
+    ignore_orientation: bool = False,
     device: str = "cpu",
     untrained: bool = False,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
@@ -52,6 +53,7 @@ def analyze(
         limit: look only at so many pictures, of class folders drawn by the seed.
         img_size: height and width of the input; by default the network's. FAN's clusters are shown at 448 448.
         class_map: JSON file from class names to outputs, where they are not in the same order.
+        ignore_orientation: take pixels as they are stored, whatever the EXIF tag of cameras says.
         device: cpu, cuda, cuda:1, mps, ...
         untrained: allow networks without weights (to try things out).
         as_json: print JSON.
@@ -72,6 +74,7 @@ def analyze(
                 limit=limit,
                 size=img_size,
                 class_map=mapping,
+                ignore_orientation=ignore_orientation,
                 output=output,
                 resume=resume,
                 report=report,

@@ -139,6 +139,7 @@ def attack(
     protocol: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None,
     img_size: Annotated[tuple[int, int] | None, tyro.conf.arg(metavar="H W")] = None,
     seed: int = 0,
+    ignore_orientation: bool = False,
     batch_size: Annotated[int, tyro.conf.arg(metavar="B")] = 32,
     device: str = "cpu",
     untrained: bool = False,
@@ -160,6 +161,7 @@ def attack(
         protocol: how pictures become the input: model, imagenet-c, crop, squash or none.
         img_size: height and width of the input; by default the network's.
         seed: of attacks, corruptions, subset and intervals.
+        ignore_orientation: take pixels as they are stored, whatever the EXIF tag of cameras says.
         batch_size: pictures at once.
         device: cpu, cuda, cuda:1, mps, ...
         untrained: allow a network without weights (to try things out).
@@ -169,6 +171,7 @@ def attack(
     options = {"num_classes": num_classes, "img_size": img_size}
     networks = load_networks(models, untrained, {k: v for k, v in options.items() if v}, device)
     how = {"class_map": class_map, "protocol": protocol, "size": img_size, "limit": limit, "seed": seed, "resume": resume}
+    how["ignore_orientation"] = ignore_orientation
     results = measure(networks, data, output, {**how, "suite": suite, "attacks": attacks, "batch_size": batch_size})
     if int(os.environ.get("RANK", "0")):
         return

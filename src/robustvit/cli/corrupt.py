@@ -32,6 +32,7 @@ def corrupt(
     seed: int = 0,
     bgr: bool = False,
     frost_folder: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None,
+    ignore_orientation: bool = False,
     workers: Annotated[int | None, tyro.conf.arg(metavar="N")] = None,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
@@ -53,6 +54,8 @@ def corrupt(
         seed: of the randomness; with the path of a picture it decides what happens to it.
         bgr: swap red and blue for the corruptions, as the published Cityscapes-C and COCO-C do.
         frost_folder: photographs for frost instead of generated textures.
+        ignore_orientation: take pixels as they are stored, as the published copies do; otherwise they are set upright by the
+            EXIF tag of cameras. Copies have no tag.
         workers: processes; by default one a core (of those on this machine, under torchrun).
         as_json: print JSON.
     """
@@ -70,6 +73,7 @@ def corrupt(
         quality=quality,
         channel_order="bgr" if bgr else "rgb",
         frost_folder=str(frost_folder) if frost_folder else None,
+        ignore_orientation=ignore_orientation,
     )
     _run(source, destination, copying, workers or _cores(), as_json)
 

@@ -36,6 +36,7 @@ def eval(  # noqa: A001
     no_jpeg: bool = False,
     bgr: bool = False,
     frost_folder: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None,
+    ignore_orientation: bool = False,
     batch_size: Annotated[int, tyro.conf.arg(metavar="B")] = 32,
     device: str = "cpu",
     untrained: bool = False,
@@ -60,6 +61,8 @@ def eval(  # noqa: A001
         no_jpeg: imagenet-c made in memory without the JPEG step of the published files.
         bgr: swap red and blue for the corruptions, as the published Cityscapes-C and COCO-C do.
         frost_folder: photographs for frost instead of generated textures.
+        ignore_orientation: take pixels as they are stored, whatever the EXIF tag of cameras says, as published numbers do;
+            pictures of imagenet-a, imagenet-r and imagenet-c on disk always are.
         batch_size: pictures at once.
         device: cpu, cuda, cuda:1, mps, ...
         untrained: allow a network without weights (to try things out).
@@ -69,6 +72,7 @@ def eval(  # noqa: A001
     networks = load_networks(models, untrained, {k: v for k, v in given.items() if v}, device)
     how = {"class_map": class_map, "protocol": protocol, "size": img_size, "limit": limit, "seed": seed, "resume": resume}
     how |= {"jpeg": not no_jpeg, "channel_order": "bgr" if bgr else "rgb", "frost_folder": frost_folder}
+    how["ignore_orientation"] = ignore_orientation
     results = measure(networks, data, output, {**how, "suite": suite, "batch_size": batch_size})
     if int(os.environ.get("RANK", "0")):
         return

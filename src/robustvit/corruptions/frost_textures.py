@@ -20,6 +20,7 @@ from PIL import Image
 from torch import Tensor
 
 from robustvit.corruptions.parameters import Family
+from robustvit.picture_files import UnreadablePictureError, read_picture
 
 __all__ = ["Texture", "frost_textures"]
 
@@ -85,8 +86,10 @@ def _fitted(texture: Texture, size: tuple[int, int], family: Family) -> Tensor:
 
 @lru_cache(maxsize=8)
 def _read(path: Path) -> np.ndarray:
-    with Image.open(path) as image:
-        return np.array(image.convert("RGB"))
+    try:
+        return np.array(read_picture(path))
+    except UnreadablePictureError as error:
+        raise ValueError(f"the frost texture {path} cannot be read: {error}") from error
 
 
 def _enlarge_to_cover(pixels: np.ndarray, size: tuple[int, int]) -> np.ndarray:

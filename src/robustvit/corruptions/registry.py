@@ -17,6 +17,7 @@ from robustvit.corruptions import blur, digital, noise, weather
 from robustvit.corruptions.parameters import FAMILIES, SIZES, SMALLEST, Family, family_of_size, parameters
 from robustvit.corruptions.pixels import Setting
 from robustvit.corruptions.randomness import Draws, KeyedDraws, LegacyDraws
+from robustvit.picture_files import to_rgb, upright
 
 __all__ = ["CORRUPTIONS", "ChannelOrder", "Corruption", "corrupt", "corruption_names"]
 
@@ -92,6 +93,7 @@ def corrupt(
     channel_order: ChannelOrder = "rgb",
     frost_folder: str | Path | None = None,
     legacy_rng: bool = False,
+    ignore_orientation: bool = False,
 ) -> Images:
     """Pictures as they would look through noise, blur, weather or a bad encoder.
 
@@ -108,10 +110,12 @@ def corrupt(
         channel_order: "bgr" treats the first channel as blue: the slip in the published Cityscapes-C and COCO-C.
         frost_folder: photographs for "frost" (frost1.png ... frost5.jpg, or any images) instead of the generated ones.
         legacy_rng: repeat the stream of the published programs, `numpy.random.seed(seed)`, in double precision: slow.
+        ignore_orientation: take a PIL image as it is stored. Otherwise it is set upright by its EXIF tag, if it has one; the
+            result has no tag in either case.
     """
     severity = _checked_severity(severity)
     _check(name, family, channel_order)
-    batch, restore = _to_batch(images)
+    batch, restore = _to_batch(images, ignore_orientation)
     H, W = batch.shape[-2:]
     chosen = family or family_of_size(H, W)
     _check_size(H, W, chosen)
@@ -186,10 +190,10 @@ def _ids(sample_ids: Sequence[int | str] | int | str | None, count: int) -> Sequ
     return ids
 
 
-def _to_batch(images: Any) -> tuple[Tensor, Callable[[Tensor], Any]]:
+def _to_batch(images: Any, ignore_orientation: bool) -> tuple[Tensor, Callable[[Tensor], Any]]:
     """uint8 [B, 3, H, W], and how to make of such a batch what was given."""
     if isinstance(images, Image.Image):
-        array = np.array(images.convert("RGB"))
+        array = np.array(to_rgb(images if ignore_orientation else upright(images)))
         return _array_to_batch(array), lambda batch: Image.fromarray(_batch_to_array(batch))
     if isinstance(images, np.ndarray):
         _check_bytes(images.dtype == np.uint8, images.dtype, images.shape)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,11 +13,12 @@ from PIL import Image
 
 from robustvit.data.class_folders import LayoutError, order_note
 from robustvit.data.pictures import PICTURE_SUFFIXES, Picture, ReaderPictures, UnreadablePictureError, read_picture
+from robustvit.picture_files import MOST_BYTES
 
 __all__ = ["ShardPictures", "hfds_pictures", "tar_pictures", "wds_pictures"]
 
 
-def tar_pictures(path: Path) -> ReaderPictures:
+def tar_pictures(path: Path, *, ignore_orientation: bool = False) -> ReaderPictures:
     """The pictures of a tar file with .../CLASS/PICTURE or CLASS.tar in it.
 
     Raises:
@@ -28,8 +27,8 @@ def tar_pictures(path: Path) -> ReaderPictures:
     from timm.data.readers.reader_image_in_tar import ReaderImageInTar
 
     try:
-        with _more_suffixes():  # large archives get an index beside them, where that can be written
-            reader = ReaderImageInTar(str(path), cache_tarinfo=None if os.access(path.parent, os.W_OK) else False)
+        with _more_suffixes():  # no index: timm pickles it, and would run what somebody else put into one
+            reader = ReaderImageInTar(str(path), cache_tarinfo=False)
     except (ValueError, tarfile.TarError, EOFError) as error:
         told = str(error) if isinstance(error, tarfile.TarError | EOFError) else "expected CLASS/PICTURE.jpg in it"
         raise LayoutError(f"{path} has no pictures that can be read: {told}") from error
@@ -41,7 +40,8 @@ def tar_pictures(path: Path) -> ReaderPictures:
             f"{path} has class folders in several places ({', '.join(sorted(places)[:4])}), which would be mixed; "
             "give an archive of one data set, or unpack it and give one of the folders"
         )
-    return ReaderPictures(reader, str(path), order_note=order_note(tuple(reader.class_name_to_idx)))
+    note = order_note(tuple(reader.class_name_to_idx))
+    return ReaderPictures(reader, str(path), order_note=note, ignore_orientation=ignore_orientation)
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def _more_suffixes() -> Iterator[None]:
         img_extensions.set_img_extensions(before)
 
 
-def hfds_pictures(source: str) -> ReaderPictures:
+def hfds_pictures(source: str, *, ignore_orientation: bool = False) -> ReaderPictures:
     """`hfds/NAME`: a data set of the hub or a local folder, with columns image and label; its validation or test split."""
     name = source.partition("/")[2]
     try:
@@ -71,11 +71,12 @@ def hfds_pictures(source: str) -> ReaderPictures:
         except (ValueError, KeyError) as error:  # no such split or column
             reasons.append(f"{split}: {error}")
             continue
-        return ReaderPictures(reader, source, labels=list(reader.dataset[reader.label_key]))
+        labels = list(reader.dataset[reader.label_key])
+        return ReaderPictures(reader, source, labels=labels, ignore_orientation=ignore_orientation)
     raise LayoutError(f"{source} has no split validation or test with columns image and label ({'; '.join(reasons)})")
 
 
-def wds_pictures(source: str) -> ShardPictures:
+def wds_pictures(source: str, *, ignore_orientation: bool = False) -> ShardPictures:
     """`wds/FOLDER` with timm's info.json in it, or `wds/FOLDER/NAME-{0000..0063}.tar`: the shards, with or without `|COUNT`.
 
     Raises:
@@ -89,12 +90,17 @@ def wds_pictures(source: str) -> ShardPictures:
     folder, _, split = place.rpartition("/") if ".tar" in place else (place, "", "")
     reader = reader_wds.ReaderWds(root=folder or ".", split=split or _split_in_info(source, Path(folder)))
     files = [f"{reader.root}/{name}" for name in reader.split_info.filenames]
-    is_local = [not any(mark in file for mark in ("://", "pipe:", "::")) for file in files]
+    is_local = list(map(_is_local, files))
     if missing := [file for file, local in zip(files, is_local, strict=True) if local and not Path(file).is_file()]:
         raise FileNotFoundError(f"{source}: there is no shard {missing[0]}")
     if not reader.num_samples and not all(is_local):
         raise LayoutError(f"{source}: nobody knows how many pictures the shards have; add it, as in {source}|50000")
-    return ShardPictures(files, source, reader.num_samples or sum(map(_count, files)), reader.split_info.alt_label)
+    count = reader.num_samples or sum(map(_count, files))
+    return ShardPictures(files, source, count, reader.split_info.alt_label, ignore_orientation=ignore_orientation)
+
+
+def _is_local(file: str) -> bool:
+    return not any(mark in file for mark in ("://", "pipe:", "::"))
 
 
 def _split_in_info(source: str, folder: Path) -> str:
@@ -126,6 +132,16 @@ def _count(shard: str) -> int:
     return len(keys)
 
 
+def _check_members(shard: str) -> None:
+    """webdataset reads every member whole, and a sparse one may be far larger than its shard."""
+    if not _is_local(shard):
+        return
+    with tarfile.open(shard) as archive:
+        large = next((member for member in archive if member.isfile() and member.size > MOST_BYTES), None)
+    if large is not None:
+        raise ValueError(f"{large.name} in it has {large.size:,} bytes, which is no picture")
+
+
 class ShardPictures:
     """A stream of pictures from shards of webdataset.
 
@@ -135,8 +151,17 @@ class ShardPictures:
 
     classes: tuple[str, ...] = ()
 
-    def __init__(self, files: Sequence[str], name: str, length: int, alternative_label: str = "") -> None:
+    def __init__(
+        self,
+        files: Sequence[str],
+        name: str,
+        length: int,
+        alternative_label: str = "",
+        *,
+        ignore_orientation: bool = False,
+    ) -> None:
         self.files, self.name, self.length, self.alternative_label = files, name, length, alternative_label
+        self.ignore_orientation = ignore_orientation
 
     def __len__(self) -> int:
         return self.length
@@ -147,6 +172,7 @@ class ShardPictures:
         for file in self.files:
             shard = Path(file).stem
             try:
+                _check_members(file)
                 samples = webdataset.DataPipeline(webdataset.SimpleShardList([file]), webdataset.tarfile_to_samples())
                 for sample in samples:
                     yield self._picture(f"{shard}/{sample['__key__']}", sample)
@@ -157,7 +183,7 @@ class ShardPictures:
         try:
             label = json.loads(sample["json"])[self.alternative_label] if self.alternative_label else sample["cls"]
             pixels = next(value for suffix, value in sample.items() if f".{suffix.lower()}" in PICTURE_SUFFIXES)
-            return Picture(name, int(label), lambda: read_picture(io.BytesIO(pixels)))
+            return Picture(name, int(label), lambda: read_picture(pixels, ignore_orientation=self.ignore_orientation))
         except (KeyError, ValueError, StopIteration):
             return Picture(name, 0, _refusal(f"it has {', '.join(k for k in sample if k[:2] != '__')}; expected jpg and cls"))
 

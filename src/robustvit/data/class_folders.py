@@ -43,14 +43,15 @@ def is_suite(name: str) -> bool:
     return _SUITES.fullmatch(plain_name(name)) is not None
 
 
-def folder_pictures(path: Path, *, train: bool = False) -> ReaderPictures:
+def folder_pictures(path: Path, *, train: bool = False, ignore_orientation: bool = False) -> ReaderPictures:
     """The pictures of `path/CLASS/PICTURE`, or of val/, validation/ or test/ in it; of train/ if asked for.
 
     Raises:
         LayoutError: there are none, or pictures lie elsewhere.
     """
     reader = ClassFolderReader(_train_split_of(path) if train else _split_of(path))
-    return ReaderPictures(reader, str(path), order_note=order_note(tuple(reader.class_to_idx)))
+    note = order_note(tuple(reader.class_to_idx))
+    return ReaderPictures(reader, str(path), order_note=note, ignore_orientation=ignore_orientation)
 
 
 def order_note(classes: Sequence[str]) -> str | None:

@@ -141,7 +141,8 @@ def _copy(job: Job) -> Copied:
     paths = {cell: Path(work.copying.place(*cell)) / work.copying.file_name(picture) for cell in job.missing}
     try:
         source = SourceRecord.of(work.source / picture)
-        pixels = _fit(read_picture(work.source / picture), work.copying.size)
+        image = read_picture(work.source / picture, ignore_orientation=work.copying.ignore_orientation)
+        pixels = _fit(image, work.copying.size)
     except (UnreadablePictureError, OSError, ValueError) as error:
         for path in paths.values():  # of a picture that could be read before it was changed
             (work.destination / path).unlink(missing_ok=True)

@@ -36,6 +36,7 @@ class Copying:
         file_format: "jpeg", "png", or "same" as the picture.
         quality: of JPEG files.
         channel_order, frost_folder: see `corrupt`.
+        ignore_orientation: see `read_picture`; copies have no tag in either case.
     """
 
     layout: Layout
@@ -47,6 +48,7 @@ class Copying:
     quality: int = 85
     channel_order: ChannelOrder = "rgb"
     frost_folder: str | None = None
+    ignore_orientation: bool = False
 
     @property
     def cells(self) -> tuple[Cell, ...]:

@@ -7,6 +7,7 @@ of CIFAR-C and the trees of ImageNet-C are found here. `scenes` is the embedded 
 from __future__ import annotations
 
 import warnings
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -27,7 +28,13 @@ SCENES = {"scenes": (0.0, 0.9), "scenes-easy": (0.9, 0.9)}
 """Forms of the embedded data set -> the shares of objects whose colour, and whose texture, tell their class."""
 
 
-def open_pictures(source: str | Path, *, scene_size: tuple[int, int] = (224, 224), split: Split = "test") -> PictureSet:
+def open_pictures(
+    source: str | Path,
+    *,
+    scene_size: tuple[int, int] = (224, 224),
+    split: Split = "test",
+    ignore_orientation: bool = False,
+) -> PictureSet:
     """The pictures at `source`.
 
     Args:
@@ -36,6 +43,7 @@ def open_pictures(source: str | Path, *, scene_size: tuple[int, int] = (224, 224
             there), or "scenes" ("scenes:500" for 500 pictures) for the embedded data set, "scenes-easy" for its easy form.
         scene_size: (H, W) of the pictures of the embedded data set.
         split: which part of it. "val" and "test" are the same but for `scenes`, where they share no picture.
+        ignore_orientation: take pixels as they are stored, without regard to the EXIF tag of cameras.
     """
     text = str(source)
     if text.partition(":")[0] in SCENES:
@@ -44,8 +52,8 @@ def open_pictures(source: str | Path, *, scene_size: tuple[int, int] = (224, 224
         from robustvit.data.archives import hfds_pictures, wds_pictures
 
         if split == "train":
-            return _archive_to_train_on(text)
-        return wds_pictures(text) if text.startswith("wds/") else hfds_pictures(text)
+            return _archive_to_train_on(text, ignore_orientation)
+        return (wds_pictures if text.startswith("wds/") else hfds_pictures)(text, ignore_orientation=ignore_orientation)
     if text.startswith(("cifar10:", "cifar100:")):
         dataset, _, folder = text.partition(":")
         return _cifar(Path(folder), dataset.upper(), split, download=True)
@@ -60,11 +68,11 @@ def open_pictures(source: str | Path, *, scene_size: tuple[int, int] = (224, 224
     if path.is_file():
         from robustvit.data.archives import tar_pictures
 
-        return _told(tar_pictures(path))
-    return _told(folder_pictures(path, train=split == "train"))
+        return _told(tar_pictures(path, ignore_orientation=ignore_orientation))
+    return _told(folder_pictures(path, train=split == "train", ignore_orientation=ignore_orientation))
 
 
-def _archive_to_train_on(source: str) -> ReaderPictures:
+def _archive_to_train_on(source: str, ignore_orientation: bool) -> ReaderPictures:
     """The split train of `hfds/NAME`; shards of webdataset can only be read from front to back."""
     if source.startswith("wds/"):
         raise LayoutError(
@@ -79,7 +87,8 @@ def _archive_to_train_on(source: str) -> ReaderPictures:
         reader = ReaderHfds(source.partition("/")[2], split="train")
     except (ValueError, KeyError) as error:
         raise LayoutError(f"{source} has no split train with columns image and label: {error}") from error
-    return ReaderPictures(reader, source, labels=list(reader.dataset[reader.label_key]))
+    labels = list(reader.dataset[reader.label_key])
+    return ReaderPictures(reader, source, labels=labels, ignore_orientation=ignore_orientation)
 
 
 def _scenes(text: str, size: tuple[int, int], split: Split) -> DatasetPictures:
@@ -119,6 +128,8 @@ def suite_folder(data: str | Path, suite: str) -> Path:
 def imagenet_c_pictures(root: Path, names: Sequence[str]) -> dict[tuple[str, int], PictureSet] | None:
     """(corruption, severity) -> pictures, from `root/CORRUPTION/SEVERITY/CLASS/PICTURE`; None if `root` is no such tree.
 
+    They are published files, so that EXIF tags are ignored, as the published programs do.
+
     Raises:
         LayoutError: some of the named corruptions or severities are missing.
     """
@@ -135,7 +146,7 @@ def imagenet_c_pictures(root: Path, names: Sequence[str]) -> dict[tuple[str, int
             f"{root} lacks {', '.join(missing[:8])}{' and more' if len(missing) > 8 else ''}; expected "
             f"{root}/CORRUPTION/SEVERITY/CLASS/PICTURE.JPEG for {', '.join(names)} and severities 1 to 5"
         )
-    pictures = {cell: folder_pictures(path) for cell, path in found.items() if path is not None}
+    pictures = {cell: folder_pictures(path, ignore_orientation=True) for cell, path in found.items() if path is not None}
     _told(next(iter(pictures.values())))
     return dict(pictures)
 
@@ -177,9 +188,12 @@ def cifar_c_pictures(root: Path, names: Sequence[str], *, kind: str | None = Non
 
 def _load(path: Path) -> np.ndarray:
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
+        stored = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
         raise LayoutError(f"{path} cannot be read: {error}; download it again") from error
+    if not isinstance(stored, np.ndarray):
+        raise LayoutError(f"{path} is an archive, not an array; download it again")
+    return stored
 
 
 def _check_labels(root: Path, labels: np.ndarray, classes: Sequence[str], kind: str | None) -> None:

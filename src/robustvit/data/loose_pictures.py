@@ -20,8 +20,8 @@ class LoosePictures:
 
     classes: tuple[str, ...] = ()
 
-    def __init__(self, files: Sequence[Path], name: str) -> None:
-        self.files, self.name = list(files), name
+    def __init__(self, files: Sequence[Path], name: str, *, ignore_orientation: bool = False) -> None:
+        self.files, self.name, self.ignore_orientation = list(files), name, ignore_orientation
 
     def __len__(self) -> int:
         return len(self.files)
@@ -31,14 +31,12 @@ class LoosePictures:
 
     def at(self, i: int) -> Picture:
         file = self.files[i]
-        return Picture(file.name, NO_LABEL, lambda: read_picture(file))
+        return Picture(file.name, NO_LABEL, lambda: read_picture(file, ignore_orientation=self.ignore_orientation))
 
 
-def loose_pictures(path: Path) -> LoosePictures | None:
+def loose_pictures(path: Path, *, ignore_orientation: bool = False) -> LoosePictures | None:
     """The picture `path`, or those that lie directly in the folder `path`; None where it is neither."""
-    if path.is_file():
-        return LoosePictures([path], str(path)) if path.suffix.lower() in PICTURE_SUFFIXES else None
-    if not path.is_dir():
-        return None
-    files = [file for file in path.iterdir() if file.is_file() and file.suffix.lower() in PICTURE_SUFFIXES]
-    return LoosePictures(sorted(files, key=lambda file: natural_key(file.name)), str(path)) if files else None
+    inside = path.iterdir() if path.is_dir() else [path]
+    files = [file for file in inside if file.is_file() and file.suffix.lower() in PICTURE_SUFFIXES]
+    files.sort(key=lambda file: natural_key(file.name))
+    return LoosePictures(files, str(path), ignore_orientation=ignore_orientation) if files else None

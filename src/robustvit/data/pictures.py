@@ -1,4 +1,4 @@
-"""Pictures to evaluate on: where they come from, what they are called, and how a file becomes 8-bit RGB.
+"""Pictures to evaluate on: where they come from and what they are called; `picture_files` reads them.
 
 A set of pictures is iterable and lazy: decoding happens when a picture is opened, so that skipping is free. What cannot be
 read raises `UnreadablePictureError`, which whoever iterates counts and names.
@@ -6,12 +6,9 @@ read raises `UnreadablePictureError`, which whoever iterates counts and names.
 
 from __future__ import annotations
 
-import io
 import numbers
-import re
 import struct
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +16,9 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
+
+from robustvit.picture_files import MOST_BYTES, UnreadablePictureError, read_picture
 
 __all__ = [
     "PICTURE_SUFFIXES",
@@ -31,18 +30,13 @@ __all__ = [
     "SomePictures",
     "UnreadablePictureError",
     "read_picture",
-    "to_rgb",
 ]
 
 _SUFFIXES = ".png .jpg .jpeg .jpe .jfif .bmp .webp .avif .jp2 .gif .tif .tiff .ppm .pgm .pbm .pnm"
 PICTURE_SUFFIXES = frozenset(_SUFFIXES.split())
 """Of files that are taken for pictures, whatever the case."""
 _UNKNOWN = -1
-_BROKEN = (OSError, UnidentifiedImageError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError)
-
-
-class UnreadablePictureError(ValueError):
-    """A file that is no picture, or is damaged."""
+_BROKEN = (OSError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError)
 
 
 @dataclass(frozen=True)
@@ -76,39 +70,6 @@ class PictureSet(Protocol):
     def __len__(self) -> int: ...
 
 
-def to_rgb(image: Image.Image) -> Image.Image:
-    """8-bit RGB: grey is repeated, 16 bits are scaled down, CMYK and palettes converted; the first frame of an animation."""
-    if getattr(image, "n_frames", 1) > 1:
-        image.seek(0)
-    if image.mode == "F":
-        raise UnreadablePictureError("its values are floating-point numbers, whose range is not known")
-    if image.mode.startswith("I"):
-        values = np.asarray(image).astype(np.int64)
-        has_8_bits = image.mode == "I" and values.max(initial=0) <= 255  # 32 bits hold either; a dark "I;16" stays dark
-        return Image.fromarray((values.clip(0, 65535) // (1 if has_8_bits else 257)).astype(np.uint8)).convert("RGB")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # palettes with transparency in bytes
-        return image.convert("RGB")
-
-
-def read_picture(source: Any) -> Image.Image:
-    """A path, a file or an image, as 8-bit RGB.
-
-    Raises:
-        UnreadablePictureError: it is no picture, or a damaged one.
-    """
-    try:
-        if isinstance(source, Image.Image):
-            return to_rgb(source)
-        with Image.open(source) as image:
-            return to_rgb(image)
-    except UnreadablePictureError:
-        raise
-    except _BROKEN as error:
-        told = re.sub(r" <[^>]* object at 0x[0-9a-f]+>", "", str(error))  # the same text in every run
-        raise UnreadablePictureError(told or type(error).__name__) from error
-
-
 class ReaderPictures:
     """The pictures of a map-style reader with timm's interface: class folders, a tar file, `hfds/...`.
 
@@ -117,10 +78,20 @@ class ReaderPictures:
         name: for the result file.
         labels: of all pictures, where the reader has neither `targets` nor `samples`.
         order_note: how the classes are numbered, where other programs number them otherwise.
+        ignore_orientation: see `read_picture`.
     """
 
-    def __init__(self, reader: Any, name: str, *, labels: Sequence[int] | None = None, order_note: str | None = None) -> None:
+    def __init__(
+        self,
+        reader: Any,
+        name: str,
+        *,
+        labels: Sequence[int] | None = None,
+        order_note: str | None = None,
+        ignore_orientation: bool = False,
+    ) -> None:
         self.reader, self.name, self.order_note = reader, name, order_note
+        self.ignore_orientation = ignore_orientation
         numbers = getattr(reader, "class_to_idx", None) or getattr(reader, "class_name_to_idx", None) or {}
         self.classes: tuple[str, ...] = tuple(sorted(numbers, key=numbers.__getitem__))
         self.has_names = labels is None
@@ -146,10 +117,10 @@ class ReaderPictures:
                 source = self.reader[i][0]
                 if hasattr(source, "read"):
                     with source:
-                        source = io.BytesIO(source.read())
+                        source = source.read(MOST_BYTES + 1)
         except _BROKEN as error:
             raise UnreadablePictureError(str(error)) from error
-        return read_picture(source)
+        return read_picture(source, ignore_orientation=self.ignore_orientation)
 
 
 class ArrayPictures:
@@ -198,11 +169,15 @@ class DatasetPictures:
     """Any map-style dataset of (picture, label): PIL images, uint8 tensors [3, H, W] or uint8 arrays H x W x 3.
 
     `dataset[i]` is called when picture i is opened, by one thread at a time, because not every dataset can be shared. Labels
-    come from its `targets`, `labels` or `samples` (torchvision's habits) where these are one integer a picture.
+    come from its `targets`, `labels` or `samples` (torchvision's habits) where these are one integer a picture. PIL images
+    that have kept an EXIF tag are set upright, unless `ignore_orientation` is set.
     """
 
-    def __init__(self, dataset: Any, name: str | None = None, classes: Sequence[str] = ()) -> None:
+    def __init__(
+        self, dataset: Any, name: str | None = None, classes: Sequence[str] = (), *, ignore_orientation: bool = False
+    ) -> None:
         self.dataset, self.name = dataset, name or type(dataset).__name__
+        self.ignore_orientation = ignore_orientation
         self.classes = tuple(classes or getattr(dataset, "classes", ()) or ())
         self.labels = _known_labels(dataset)
         self.lock = threading.Lock()
@@ -241,7 +216,7 @@ class DatasetPictures:
             image = image.permute(1, 2, 0).cpu().numpy()
         if isinstance(image, np.ndarray):
             image = Image.fromarray(np.ascontiguousarray(image.squeeze()))
-        return read_picture(image)
+        return read_picture(image, ignore_orientation=self.ignore_orientation)
 
 
 class _DatasetPicture(Picture):

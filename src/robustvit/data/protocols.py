@@ -41,12 +41,14 @@ class Protocol:
         size: (H, W) of the result.
         short_side: resize the shorter side to this first; None for no resizing.
         interpolation: of the resizing.
+        ignore_orientation: pictures were opened without regard to their EXIF tag, see `read_picture`.
     """
 
     name: str
     size: tuple[int, int]
     short_side: int | None = None
     interpolation: str = "bilinear"
+    ignore_orientation: bool = False
 
     def apply(self, image: Image.Image) -> Tensor:
         """RGB image -> uint8 [3, H, W].

@@ -42,6 +42,7 @@ def evaluate(
     jpeg: bool = True,
     channel_order: ChannelOrder = "rgb",
     frost_folder: str | Path | None = None,
+    ignore_orientation: bool = False,
     batch_size: int = 32,
     examples: int = 6,
     output: str | Path | None = None,
@@ -66,6 +67,8 @@ def evaluate(
         seed: of the corruptions, the attacks, the subset and the intervals.
         jpeg: "imagenet-c" made in memory passes through JPEG (quality 85), as the files did.
         channel_order, frost_folder: see `corrupt`.
+        ignore_orientation: take pixels as they are stored, as published programs do. Otherwise pictures are set upright by
+            the EXIF tag of cameras; but never those of "imagenet-a", "imagenet-r" and "imagenet-c" on disk.
         batch_size: pictures at once.
         examples: pictures to keep for the report.
         output: folder for the results, see `Results.save`; meanwhile for what is done so far, so that an interrupted run
@@ -77,7 +80,7 @@ def evaluate(
     suites = (suite,) if isinstance(suite, str) else tuple(dict.fromkeys(suite))
     damage = Damage(seed, False, channel_order, Path(frost_folder) if frost_folder else None)
     mapping = class_map if isinstance(class_map, dict) or class_map is None else read_class_map(class_map)
-    settings = Settings(protocol, size, limit, batch_size, jpeg, damage, mapping, as_attacks(attacks))
+    settings = Settings(protocol, size, limit, batch_size, jpeg, damage, mapping, as_attacks(attacks), ignore_orientation)
     _check(settings, output, resume)
     jobs = {name: plan(network, data, suites, settings) for name, network in models.items()}
     work = _Work(models, jobs, suites, settings, examples, report)

@@ -62,6 +62,7 @@ class Settings:
     damage: Damage = field(default_factory=Damage)
     class_map: dict[str, int] | None = None
     attacks: tuple[Attack, ...] = ()
+    ignore_orientation: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,11 +131,11 @@ def _try_pictures(job: Job) -> None:
 def _pictures(data: Any, settings: Settings, protocol: Protocol, *, suite: str | None = None) -> PictureSet:
     if isinstance(data, str | Path):
         place = suite_folder(data, suite) if suite and Path(data).is_dir() else data
-        pictures = open_pictures(place, scene_size=protocol.size)
+        pictures = open_pictures(place, scene_size=protocol.size, ignore_orientation=protocol.ignore_orientation)
     elif hasattr(data, "classes") and hasattr(data, "name"):
         pictures = data
     else:
-        pictures = DatasetPictures(data)
+        pictures = DatasetPictures(data, ignore_orientation=protocol.ignore_orientation)
     if len(pictures) == 0:
         raise LayoutError(f"{pictures.name} has no pictures")
     return _limited(pictures, settings)
@@ -182,9 +183,10 @@ def _task(
     return Task(pictures, protocol, conditions, damage, targets, columns, mean, std, settings.batch_size)
 
 
-def _protocol(own: str, model: nn.Module, settings: Settings) -> Protocol:
-    """The protocol that was asked for, else the suite's own."""
-    return protocol_of(settings.protocol or own, model, settings.size)
+def _protocol(own: str, model: nn.Module, settings: Settings, *, published: bool = False) -> Protocol:
+    """The protocol that was asked for, else the suite's own. Numbers for published files were made without EXIF tags."""
+    protocol = protocol_of(settings.protocol or own, model, settings.size)
+    return replace(protocol, ignore_orientation=published or settings.ignore_orientation)
 
 
 def _memory_job(model: nn.Module, data: Any, suites: Sequence[str], settings: Settings) -> Job:
@@ -221,7 +223,7 @@ def _imagenet_c(model: nn.Module, data: Any, suite: str, settings: Settings) -> 
         root = suite_folder(data, suite)
         found = imagenet_c_pictures(root, corruption_names("common15"))
         if found:
-            return _files_job(model, suite, found, _protocol("crop", model, settings), settings)
+            return _files_job(model, suite, found, _protocol("crop", model, settings, published=True), settings)
         if root != Path(data):
             raise LayoutError(
                 f"{root} is no ImageNet-C; expected {root}/CORRUPTION/SEVERITY/CLASS/PICTURE.JPEG. Without that folder, the "
@@ -235,14 +237,14 @@ def _imagenet_c(model: nn.Module, data: Any, suite: str, settings: Settings) -> 
 
 
 def _imagenet_subset(model: nn.Module, data: Any, suite: str, settings: Settings) -> Job:
-    protocol = _protocol("model", model, settings)
+    protocol = _protocol("model", model, settings, published=True)
     pictures = _pictures(data, settings, protocol, suite=suite)
     subset: Literal["a", "r"] = "a" if suite == "imagenet-a" else "r"
     return Job((suite,), "files", (_task(model, pictures, protocol, (CLEAN,), settings, subset=subset),), (CLEAN,), (suite,))
 
 
 def _sequences(model: nn.Module, data: Any, suite: str, settings: Settings) -> Job:
-    protocol = protocol_of("none", model, settings.size)
+    protocol = _protocol("none", model, replace(settings, protocol=None))  # films have a fixed one
     if protocol.size not in FILM_SIZES:
         sizes = " or ".join(f"{H}x{W}" for H, W in FILM_SIZES)
         H, W = protocol.size

@@ -102,6 +102,7 @@ def _trained_and_measured(
         measuring.suites,
         limit=measuring.limit,
         batch_size=measuring.batch_size,
+        ignore_orientation=config.data.ignore_orientation,
         output=place / "evaluation",
         resume=True,
         report=evaluating,

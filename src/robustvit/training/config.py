@@ -79,6 +79,8 @@ class DataConfig:
             added to the training set.
         repeats: times that a picture comes in one epoch with other augmentations (repeated augmentation); an epoch stays as
             long, with fewer distinct pictures.
+        ignore_orientation: take pixels as they are stored, as the published recipes do; otherwise pictures are set upright by
+            the EXIF tag of cameras.
         workers: processes that read and augment; 0 does it in a thread beside the network.
         cache: keep decoded pictures in memory: "auto" does if they take less than 1 GB.
     """
@@ -89,6 +91,7 @@ class DataConfig:
     val_limit: int = 0
     copies: tuple[str, ...] = ()
     repeats: int = 1
+    ignore_orientation: bool = False
     workers: int = 0
     cache: Literal["auto", "yes", "no"] = "auto"
 

@@ -147,17 +147,19 @@ def training_pictures(config: DataConfig, *, img_size: tuple[int, int], seed: in
         FileNotFoundError, LayoutError: they are not there, cannot be read in any order, or have fewer than two classes.
         ValueError: copies of other classes, or a negative limit.
     """
-    clean = _clean_pictures(config.train, img_size)
-    parts = [_Part(clean), *_copies(config.copies, clean.classes)]
+    clean = _clean_pictures(config, img_size)
+    parts = [_Part(clean), *_copies(config, clean.classes)]
     pictures = TrainingPictures(parts, clean.classes, _number_of_classes(clean))
     pictures.keep(config.train_limit, seed)
     return pictures
 
 
-def _clean_pictures(source: str, img_size: tuple[int, int]) -> Any:
+def _clean_pictures(config: DataConfig, img_size: tuple[int, int]) -> Any:
+    source = config.train
     if not source:
         raise ValueError("data.train is empty; give a folder of class folders, a .tar file, cifar10:FOLDER or scenes:20000")
-    pictures = open_pictures(source, scene_size=img_size, split="train")
+    how: Any = dict(scene_size=img_size, ignore_orientation=config.ignore_orientation)
+    pictures = open_pictures(source, split="train", **how)
     if not hasattr(pictures, "at"):
         raise LayoutError(f"data.train={source} has no access by position; give class folders or a .tar file")
     if not len(pictures):
@@ -172,9 +174,9 @@ def _number_of_classes(pictures: Any) -> int:
     return len(pictures.classes) or int(max(pictures.labels)) + 1
 
 
-def _copies(roots: Sequence[str], classes: Sequence[str]) -> Iterator[_Part]:
+def _copies(config: DataConfig, classes: Sequence[str]) -> Iterator[_Part]:
     """ROOT/CLASS/PICTURE, or ROOT/KIND/CLASS/PICTURE for some kinds, as EDSR and CAE."""
-    for number, root in enumerate(roots):
+    for number, root in enumerate(config.copies):
         path = Path(root)
         if not path.is_dir():
             raise FileNotFoundError(
@@ -184,7 +186,7 @@ def _copies(roots: Sequence[str], classes: Sequence[str]) -> Iterator[_Part]:
         if not classes:
             raise LayoutError(f"data.copies={root} cannot join a training set whose classes have no names")
         for folder in _folders_of_classes(path):
-            pictures = folder_pictures(folder)
+            pictures = folder_pictures(folder, ignore_orientation=config.ignore_orientation)
             yield _Part(pictures, f"copies{number}/{folder.name}/", _matched(folder, pictures.classes, classes))
 
 
@@ -237,7 +239,8 @@ def validation_pictures(
     """
     if not config.val:
         return None
-    pictures = open_pictures(config.val, scene_size=img_size, split=split)
+    how: Any = dict(scene_size=img_size, ignore_orientation=config.ignore_orientation)
+    pictures = open_pictures(config.val, split=split, **how)
     if not len(pictures):
         raise LayoutError(f"data.val={pictures.name} has no pictures")
     if classes and pictures.classes and tuple(classes) != pictures.classes:

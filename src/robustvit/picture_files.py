@@ -1,0 +1,116 @@
+"""Picture files: which formats are opened, which way up their pixels are, and how they become 8-bit RGB.
+
+Every picture of a user is opened here. Pillow by itself goes by the content of a file, whatever its name, and starts other
+programs for some formats (Ghostscript for EPS); so the formats are listed.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+import warnings
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import ExifTags, Image, UnidentifiedImageError
+
+__all__ = ["MOST_BYTES", "PICTURE_FORMATS", "UnreadablePictureError", "read_picture", "to_rgb", "upright"]
+
+PICTURE_FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "AVIF", "JPEG2000", "GIF", "TIFF", "PPM")
+"""What is opened, as Pillow names it, whatever the file is called. JPEG includes that of phones with two lenses (MPO)."""
+MOST_BYTES = 2**29
+"""Of one picture file. What an archive holds may be much larger than the archive."""
+_BROKEN = (
+    *(OSError, UnidentifiedImageError, Image.DecompressionBombError, struct.error, OverflowError, MemoryError),
+    *(ValueError, SyntaxError, EOFError, TypeError, KeyError, IndexError, AttributeError, ZeroDivisionError),
+)
+"""What Pillow raises for damaged files."""
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""EXIF orientation -> what sets the picture upright; 1 is upright."""
+
+
+class UnreadablePictureError(ValueError):
+    """A file that is no picture, or is damaged."""
+
+
+def read_picture(source: Any, *, ignore_orientation: bool = False) -> Image.Image:
+    """A path, an open file, the bytes of a file or an image, as 8-bit RGB. It has pixels only: no tag, no profile.
+
+    Args:
+        source: what to read.
+        ignore_orientation: take the pixels as Pillow gives them: as they are stored, but for TIFF, which it turns. Otherwise
+            they are set upright by the EXIF tag of cameras.
+
+    Raises:
+        UnreadablePictureError: it is no picture of `PICTURE_FORMATS`, a damaged one, or far too large.
+    """
+    try:
+        if isinstance(source, Image.Image):
+            return _plain(source, ignore_orientation)
+        with Image.open(_file(source), formats=_formats()) as image:
+            return _plain(image, ignore_orientation)
+    except UnreadablePictureError:
+        raise
+    except _BROKEN as error:
+        told = re.sub(r" <[^>]* object at 0x[0-9a-f]+>", "", str(error))  # the same text in every run
+        raise UnreadablePictureError(told or type(error).__name__) from error
+
+
+@lru_cache(maxsize=1)
+def _formats() -> tuple[str, ...]:
+    """Those that this Pillow was built with."""
+    Image.init()
+    return tuple(name for name in PICTURE_FORMATS if name in Image.OPEN)
+
+
+def _file(source: Any) -> Any:
+    """What Pillow opens: a path, or a file in memory of at most `MOST_BYTES`."""
+    if isinstance(source, str | Path):
+        return source
+    content = source.read(MOST_BYTES + 1) if hasattr(source, "read") else source
+    if len(content) > MOST_BYTES:
+        raise UnreadablePictureError(f"it has more than {MOST_BYTES:,} bytes, which is no picture")
+    return io.BytesIO(content)
+
+
+def _plain(image: Image.Image, ignore_orientation: bool) -> Image.Image:
+    if image.tell():  # an animation that was left at another frame
+        image.seek(0)
+    rgb = to_rgb(image if ignore_orientation else upright(image))
+    rgb.info = {}  # nobody is to turn it again
+    return rgb
+
+
+def upright(image: Image.Image) -> Image.Image:
+    """The image turned as its EXIF tag says; itself where it has none, or one that cannot be understood."""
+    image.load()  # Pillow turns TIFF itself while it loads, and drops the tag
+    try:
+        turn = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except _BROKEN:
+        return image
+    return image if turn is None else image.transpose(turn)
+
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    """8-bit RGB: grey is repeated, 16 bits are scaled down, CMYK and palettes converted."""
+    if image.mode == "F":
+        raise UnreadablePictureError("its values are floating-point numbers, whose range is not known")
+    if image.mode.startswith("I"):
+        values = np.asarray(image)
+        has_8_bits = image.mode == "I" and values.max(initial=0) <= 255  # 32 bits hold either; a dark "I;16" stays dark
+        levels = np.clip(values, 0, 65535, dtype=np.int32) if image.mode == "I" else values
+        return Image.fromarray((levels // (1 if has_8_bits else 257)).astype(np.uint8)).convert("RGB")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # palettes with transparency in bytes
+        return image.convert("RGB")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -46,6 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: what follows `robustvit`; None takes the arguments of the process.
     """
+    for stream in (sys.stdout, sys.stderr):  # names of files may have bytes that are no text
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     name, *rest = [*(sys.argv[1:] if arguments is None else arguments)] or ["--help"]
     if name in ("-h", "--help"):
         print(_help())

@@ -18,6 +18,7 @@ from robustvit.corruptions.frost_textures import frost_textures
 from robustvit.corruptions.parameters import SMALLEST
 from robustvit.data.copy_workers import Job, Work, results
 from robustvit.data.copying import LAYOUTS, Copying, check_names, copied_names, pictures_below
+from robustvit.data.listed_names import checksum_line
 from robustvit.data.source_records import SourceRecords, drop_copies, source_line
 from robustvit.data.tree_records import agree_on_manifest, finished_copies, listing, record_skipped
 from robustvit.files import check_writable, explained, is_full
@@ -99,7 +100,7 @@ def _copy_all(
         for done, (job, result) in enumerate(copied, start=1):
             if result.source is not None and result.files:  # first: without it, nobody would notice a change
                 append_source([source_line(job.picture.as_posix(), result.source)])
-            append([f"{digest}  {name}\n" for name, digest in result.files])
+            append([checksum_line(digest, name) for name, digest in result.files])
             written, present = written + len(result.files), present + job.present
             if result.problem:
                 skipped.append(result.problem)

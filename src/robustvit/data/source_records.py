@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from robustvit.data.listed_names import listed_checksum, listed_line, open_list, parsed_line
 from robustvit.files import write_whole
 
 __all__ = ["SourceRecord", "SourceRecords", "drop_copies", "source_line"]
@@ -45,7 +46,7 @@ def _checksum(path: Path) -> str:
 
 
 def source_line(picture: str, record: SourceRecord) -> str:
-    return f"{record.sha256}\t{record.size}\t{record.modified_ns}\t{picture}\n"
+    return listed_line(f"{record.sha256}\t{record.size}\t{record.modified_ns}\t", picture)
 
 
 class SourceRecords:
@@ -81,17 +82,17 @@ class SourceRecords:
         return found
 
     def save(self) -> None:
-        with write_whole(self.path) as file, file.open("w") as stream:
+        with write_whole(self.path) as file, open_list(file, "w") as stream:
             stream.writelines(source_line(picture, record) for picture, record in self.records.items())
 
 
 def _read(path: Path) -> dict[str, SourceRecord]:
     """The last record of each picture; a line that a kill cut is none."""
     records = {}
-    with path.open() as lines:
+    with open_list(path) as lines:
         for line in lines:
-            if line.endswith("\n"):
-                digest, size, modified_ns, picture = line[:-1].split("\t", 3)
+            if (text := parsed_line(line)) is not None:
+                digest, size, modified_ns, picture = text.split("\t", 3)
                 records[picture] = SourceRecord(int(size), int(modified_ns), digest)
     return records
 
@@ -107,9 +108,9 @@ def drop_copies(checksums: Path, copies: Collection[str], places: Collection[str
         places: that this run makes, as "fog/3" or "fog_3".
     """
     depth = 1 + next(iter(places)).count("/")
-    with checksums.open() as lines, write_whole(checksums) as file, file.open("w") as stream:
+    with open_list(checksums) as lines, write_whole(checksums) as file, open_list(file, "w") as stream:
         for line in lines:
-            *place, copy = line[66:].removesuffix("\n").split("/", depth)
+            *place, copy = (listed_checksum(line) or "").split("/", depth)
             if copy not in copies:
                 stream.write(line)
             elif "/".join(place) not in places:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from robustvit.data.listed_names import listed_checksum, listed_line, open_list
 from robustvit.files import write_whole
 
 __all__ = ["agree_on_manifest", "finished_copies", "listing", "record_skipped"]
@@ -84,7 +86,7 @@ def _contents(source: Path, pictures: Sequence[Path]) -> dict[str, Any]:
     """How many pictures, and a digest of their names and sizes."""
     digest = hashlib.sha256()
     for picture in pictures:
-        digest.update(f"{picture.as_posix()}\t{(source / picture).stat().st_size}\n".encode())
+        digest.update(os.fsencode(f"{picture.as_posix()}\t{(source / picture).stat().st_size}\n"))
     return {"count": len(pictures), "sha256_of_names_and_sizes": digest.hexdigest()}
 
 
@@ -100,11 +102,11 @@ def finished_copies(destination: Path, bits: dict[str, int], stale: Mapping[str,
     finished: dict[str, int] = {}
     for path in destination.glob("checksums-*.sha256"):
         ignored = stale.get(path.name, ())
-        with path.open() as lines:
-            for line in lines:
-                *place, picture = line[66:].removesuffix("\n").split("/", depth)
+        with open_list(path) as lines:
+            for name in map(listed_checksum, lines):
+                *place, picture = (name or "").split("/", depth)
                 bit = bits.get("/".join(place), 0)
-                if bit and line.endswith("\n") and picture not in ignored:
+                if bit and picture not in ignored:
                     finished[picture] = finished.get(picture, 0) | bit
     return finished
 
@@ -118,7 +120,7 @@ def listing(path: Path) -> Iterator[Callable[[Sequence[str]], None]]:
             end = before.read()
             if not end.endswith(b"\n"):
                 before.truncate(size - len(end) + end.rfind(b"\n") + 1)
-    with path.open("a") as file:
+    with open_list(path, "a") as file:
 
         def append(lines: Sequence[str]) -> None:
             file.writelines(lines)
@@ -132,5 +134,5 @@ def record_skipped(path: Path, skipped: Sequence[tuple[str, str]]) -> None:
     if not skipped:
         path.unlink(missing_ok=True)
         return
-    with write_whole(path) as file:
-        file.write_text("".join(f"{name}\t{reason}\n" for name, reason in skipped))
+    with write_whole(path) as file, open_list(file, "w") as stream:
+        stream.writelines(listed_line("", f"{name}\t{' '.join(reason.split())}") for name, reason in skipped)

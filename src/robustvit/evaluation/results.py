@@ -5,15 +5,15 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from robustvit.evaluation.definitions import DEFINITIONS
 from robustvit.files import write_whole
+from robustvit.tables import write_csv
 
 __all__ = [
     "DEFINITIONS",
@@ -289,25 +289,22 @@ class Results:
         folder.mkdir(parents=True, exist_ok=True)
         with write_whole(folder / "results.json") as file:
             file.write_text(json.dumps(self.to_json(), indent=1))
-        with write_whole(folder / "results.csv") as file:
-            self._write_csv(file)
+        write_csv(folder / "results.csv", self._rows())
         write_page(self, folder / "report.html")
         return folder
 
-    def _write_csv(self, path: Path) -> None:
+    def _rows(self) -> Iterator[Sequence[Any]]:
+        """Of results.csv: the heading, and one for each cell."""
         columns = ("model", "suite", "condition", "severity", "images", "accuracy", "low", "high", "calibration_error")
-        with path.open("w", newline="") as stream:
-            writer = csv.writer(stream)
-            changes = ("largest_change", "change_norm", "changed_pixels")
-            writer.writerow([*columns, "flip_probability", "top5_distance", "no_answer", *changes])
-            for model in self.models:
-                for cell in model.cells:
-                    accuracy = cell.accuracy or Value(float("nan"))
-                    place = (model.name, cell.suite, cell.condition, cell.severity, cell.images)
-                    numbers = (accuracy.value, accuracy.low, accuracy.high, cell.calibration_error, cell.flip_probability)
-                    sizes = [getattr(cell, change) for change in changes]
-                    row = (*place, *numbers, cell.top5_distance, cell.no_answer, *sizes)
-                    writer.writerow(["" if n is None or n != n else n for n in row])
+        changes = ("largest_change", "change_norm", "changed_pixels")
+        yield (*columns, "flip_probability", "top5_distance", "no_answer", *changes)
+        for model in self.models:
+            for cell in model.cells:
+                accuracy = cell.accuracy or Value(float("nan"))
+                place = (model.name, cell.suite, cell.condition, cell.severity, cell.images)
+                numbers = (accuracy.value, accuracy.low, accuracy.high, cell.calibration_error, cell.flip_probability)
+                sizes = [getattr(cell, change) for change in changes]
+                yield (*place, *numbers, cell.top5_distance, cell.no_answer, *sizes)
 
     @staticmethod
     def load(path: str | Path) -> Results:

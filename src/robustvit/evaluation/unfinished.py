@@ -29,7 +29,7 @@ def fingerprint_of(models: dict[str, nn.Module], jobs: dict[str, list[Job]], sui
     for attack in settings.attacks:
         digest.update(repr((attack.name, attack.describe())).encode())  # the weights of a corruption network as well
     for name, network in models.items():
-        digest.update(name.encode())
+        digest.update(repr(name).encode())
         add_weights(digest, network)
         for task in (task for job in jobs[name] for task in job.tasks):
             pictures = task.pictures

@@ -86,7 +86,7 @@ def write_analysis(analysis: Analysis, folder: Path) -> None:
         definition = next(iter(analysis.findings[what].values())).definition
         sections.append(Section(what, definition, tuple(shown), tuple(analysis.left_out.get(what, {}).items())))
     with write_whole(folder / "analysis.html") as file:
-        file.write_text(render_analysis(analysis, sections), encoding="utf-8")
+        file.write_text(render_analysis(analysis, sections), encoding="utf-8", errors="backslashreplace")
 
 
 def render_analysis(analysis: Analysis, sections: list[Section]) -> str:

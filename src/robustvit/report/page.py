@@ -80,7 +80,7 @@ def write_page(results: Results, path: Path, *, chapters: Sequence[Chapter] = ()
         chapters: to stand before the numbers.
     """
     with write_whole(path) as file:
-        file.write_text(render_page(results, chapters), encoding="utf-8")
+        file.write_text(render_page(results, chapters), encoding="utf-8", errors="backslashreplace")
 
 
 def render_page(results: Results, chapters: Sequence[Chapter] = ()) -> str:

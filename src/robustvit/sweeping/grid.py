@@ -186,5 +186,5 @@ def _plain(text: str) -> str:
 def _shortened(text: str, longest: int, told_apart_by: str = "") -> str:
     if len(text) <= longest and not told_apart_by:
         return text
-    digest = hashlib.blake2b((told_apart_by or text).encode(), digest_size=3).hexdigest()
+    digest = hashlib.blake2b((told_apart_by or text).encode(errors="backslashreplace"), digest_size=3).hexdigest()
     return f"{text[:longest]}-{digest}".removeprefix("-")

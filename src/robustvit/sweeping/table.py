@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from robustvit.files import write_whole
 from robustvit.report.numbers import MISSING, measure_of
 from robustvit.sweeping.grid import label_of
 from robustvit.sweeping.result import Row, Spread, SweepResult
+from robustvit.tables import write_csv
 
 __all__ = ["heading_of", "save_sweep", "spread_text", "table_of"]
 
@@ -51,24 +52,21 @@ def save_sweep(result: SweepResult, folder: Path) -> None:
     """Writes sweep.json, sweep.csv, sweep.md, sweep.png and sweep.svg, each of them whole."""
     from robustvit.report.sweep_figure import save_sweep_figure
 
-    with write_whole(folder / "sweep.csv") as file:
-        _write_csv(result, file)
+    write_csv(folder / "sweep.csv", _csv_rows(result))
     with write_whole(folder / "sweep.md") as file:
-        file.write_text("\n".join(_markdown(result)) + "\n")
+        file.write_text("\n".join(_markdown(result)) + "\n", encoding="utf-8", errors="backslashreplace")
     save_sweep_figure(result, folder / "sweep.png", folder / "sweep.svg")
     with write_whole(folder / "sweep.json") as file:
         file.write_text(json.dumps(result.to_json(), indent=1, default=str) + "\n")
 
 
-def _write_csv(result: SweepResult, path: Path) -> None:
+def _csv_rows(result: SweepResult) -> Iterator[Sequence[Any]]:
     names = list(dict.fromkeys(name for cell in result.cells for name in cell.numbers))
-    with path.open("w", newline="") as stream:
-        writer = csv.writer(stream)
-        writer.writerow([*(axis.name for axis in result.axes), "seed", "state", *names, "folder", "reason", "version"])
-        for cell in result.cells:
-            numbers = [cell.numbers.get(name, "") for name in names]
-            end = [cell.folder, cell.reason, cell.version]
-            writer.writerow([*map(label_of, cell.settings.values()), cell.seed, cell.state, *numbers, *end])
+    yield [*(axis.name for axis in result.axes), "seed", "state", *names, "folder", "reason", "version"]
+    for cell in result.cells:
+        numbers = [cell.numbers.get(name, "") for name in names]
+        end = [cell.folder, cell.reason, cell.version]
+        yield [*map(label_of, cell.settings.values()), cell.seed, cell.state, *numbers, *end]
 
 
 def _markdown(result: SweepResult) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Reading weight files without running anything that is in them.
+"""Reading weight files without running anything that is in them, and writing our own with a checksum.
 
 A file is read as weights only. An `argparse.Namespace`, which training programs like to store beside the weights, is
 tolerated; any other object is refused before it is built.
@@ -7,9 +7,12 @@ tolerated; any other object is refused before it is built.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
+import mmap
 import pickle
 import struct
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,11 +20,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["CheckpointError", "read_weights", "stored_architecture", "unwrap_weights"]
+from robustvit.zip_files import DamagedZipError, check_zip, is_zip
+
+__all__ = [
+    "CheckpointError",
+    "load_checked",
+    "read_weights",
+    "reader_error",
+    "save_weight_file",
+    "stored_architecture",
+    "unwrap_weights",
+    "weights_checksum",
+    "weights_metadata",
+]
 
 _WRAPPERS = ("state_dict", "model", "module")
 _EMA_WRAPPERS = ("state_dict_ema", "model_ema")
 _PREFIXES = ("module.", "_orig_mod.")
+CHECKSUM = "robustvit_blake2b"
+"""Key of the checksum in the metadata of our own files; those from elsewhere have none."""
 
 
 class CheckpointError(ValueError):
@@ -77,20 +94,95 @@ def _read(path: Path) -> Any:
     return _read_pickle(path)
 
 
-def _read_safetensors(path: Path) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+def weights_checksum(weights: Mapping[str, Tensor]) -> str:
+    """Of the names, shapes, types and bytes of all tensors."""
+    digest = hashlib.blake2b(digest_size=32)
+    for name in sorted(weights):
+        tensor = weights[name].detach().cpu().contiguous()
+        digest.update(repr((name, tuple(tensor.shape), str(tensor.dtype))).encode())
+        if tensor.numel():
+            digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
+
+def save_weight_file(weights: Mapping[str, Tensor], path: Path, metadata: Mapping[str, str] | None = None) -> None:
+    """Writes a .safetensors file that any program reads, with a checksum that `read_weights` compares."""
+    from safetensors.torch import save
+
+    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in weights.items()}  # none shares its memory
+    about = {**(metadata or {}), CHECKSUM: weights_checksum(tensors)}  # safetensors writes several in any order
+    path.write_bytes(save(tensors, about))
+
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    from safetensors.torch import load, load_file
+
+    stated = weights_metadata(path).get(CHECKSUM)
     try:
-        return load_file(path)
-    except SafetensorError as error:
-        raise CheckpointError(f"{path} cannot be read as safetensors ({error}); it is damaged or cut short") from error
+        weights = load_file(path) if _is_text(str(path)) else load(path.read_bytes())
+    except Exception as error:  # a damaged header can fail anywhere in the reader
+        raise CheckpointError(
+            f"{path} cannot be read as safetensors ({reader_error(error)}); it is damaged or cut short"
+        ) from error
+    if stated is not None and stated != weights_checksum(weights):
+        raise CheckpointError(
+            f"{path} is damaged: its weights do not have the checksum that they were saved with; copy it anew"
+        )
+    return weights
+
+
+def weights_metadata(path: Path) -> dict[str, str]:
+    """What a .safetensors file says about itself: a length of 8 bytes, then a header of JSON.
+
+    Raises:
+        CheckpointError: it has no such header.
+    """
+    try:
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            header: Any = json.loads(file.read(length)) if length < path.stat().st_size else None
+        return dict(header["__metadata__"]) if "__metadata__" in header else {}
+    except (ValueError, TypeError, KeyError, struct.error, RecursionError) as error:
+        raise CheckpointError(f"{path} cannot be read as safetensors: its header is damaged or cut short") from error
+
+
+def _is_text(path: str) -> bool:
+    """Whether safetensors can open it; it takes paths of UTF-8 only."""
+    return not any("\ud800" <= character <= "\udfff" for character in path)
+
+
+def load_checked(path: Path) -> Any:
+    """What `torch.load` gives, weights only, of a file that is whole: torch itself does not compare its checksums.
+
+    Raises:
+        pickle.UnpicklingError: it holds more than weights.
+        ValueError, RuntimeError, ...: it is damaged, or none of torch's. Nothing of it was executed in any case.
+    """
+    if is_zip(path):
+        check_zip(path)
+    if _makes_buffers(path):
+        raise DamagedZipError("it asks for memory that it does not fill")
+    with torch.serialization.safe_globals([argparse.Namespace]):
+        return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def _makes_buffers(path: Path) -> bool:
+    """Whether a pickle calls `bytearray`, which torch allows, and which takes as much memory as the file says."""
+    mark = b"bytearray\n"
+    if is_zip(path):
+        with zipfile.ZipFile(path) as archive:
+            pickles = [entry for entry in archive.infolist() if entry.filename.endswith("/data.pkl")]
+            for entry in pickles:
+                if not entry.CRC:
+                    del entry.CRC  # stored without a checksum, so that there is nothing to compare
+            return any(mark in archive.read(entry) for entry in pickles)
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(mark) >= 0
 
 
 def _read_pickle(path: Path) -> Any:
     try:
-        with torch.serialization.safe_globals([argparse.Namespace]):
-            return torch.load(path, map_location="cpu", weights_only=True)
+        return load_checked(path)
     except pickle.UnpicklingError as error:
         foreign = _foreign_objects(path)
         if foreign:
@@ -100,10 +192,16 @@ def _read_pickle(path: Path) -> Any:
             ) from error
         raise CheckpointError(f"{path} is not a checkpoint, or holds more than weights; nothing of it was executed") from error
     except Exception as error:  # a damaged or hostile file can fail anywhere in the reader
-        reason = f"{type(error).__name__}: {error}".splitlines()[0][:120]
         raise CheckpointError(
-            f"{path} cannot be read as a checkpoint: it is none, or damaged, or cut short ({reason})"
+            f"{path} cannot be read as a checkpoint: it is none, or damaged, or cut short ({reader_error(error)})"
         ) from error
+
+
+def reader_error(error: Exception) -> str:
+    """The first line of an error of a reader, without torch's advice to run what is in the file."""
+    kind = "" if isinstance(error, DamagedZipError) else f"{type(error).__name__}: "
+    line = f"{kind}{error}".splitlines()[0]
+    return type(error).__name__ if "weights_only" in line else line[:160]
 
 
 def _foreign_objects(path: Path) -> list[str]:

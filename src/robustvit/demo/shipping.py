@@ -9,15 +9,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from safetensors.torch import save_file
-
 from robustvit.demo.contest import SHARED
 from robustvit.files import write_whole
 from robustvit.methods.stl import LabelerConfig
 from robustvit.models.shipped import SHIPPED, shipped_file
 from robustvit.training.config import ModelConfig, OptimizerConfig
 from robustvit.training.train import train
-from robustvit.weights import read_weights
+from robustvit.weights import read_weights, save_weight_file
 
 __all__ = ["LABELER", "ship"]
 
@@ -44,7 +42,7 @@ def ship(runs: Path) -> list[Path]:
         half = {key: value.half() if value.is_floating_point() else value for key, value in weights.items()}
         shipped_file(name).parent.mkdir(exist_ok=True)
         with write_whole(shipped_file(name)) as file:
-            save_file({key: value.contiguous() for key, value in half.items()}, file)
+            save_weight_file(half, file)
         files.append(shipped_file(name))
     return files
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import re
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import torch
 
 from robustvit.files import write_whole
-from robustvit.weights import CheckpointError
+from robustvit.weights import CheckpointError, load_checked, reader_error
 
 __all__ = ["Checkpoints", "Found", "method_state"]
 
@@ -141,14 +140,9 @@ def _update_of(path: Path) -> int:
 def _load(path: Path) -> dict[str, Any]:
     """Reads a checkpoint, weights only, after checking the sums of all its parts."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            if (damaged := archive.testzip()) is not None:
-                raise CheckpointError(f"its part {damaged} is damaged")
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except CheckpointError:
-        raise
+        state = load_checked(path)
     except Exception as error:  # torch.load raises nearly anything for a file that is not its own
-        raise CheckpointError(f"it cannot be read: {error}") from error
+        raise CheckpointError(f"it cannot be read: {reader_error(error)}") from error
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise CheckpointError(f"it is not a checkpoint of a training run (expected {FORMAT!r})")
     return state

@@ -20,7 +20,7 @@ from robustvit.models.official import load_weights
 from robustvit.models.registry import create_model
 from robustvit.models.rvt import RVT
 from robustvit.training.config import AugmentConfig, ModelConfig
-from robustvit.weights import CheckpointError, read_weights
+from robustvit.weights import CheckpointError, read_weights, save_weight_file
 
 __all__ = ["build_network", "frozen_network", "model_options", "save_weights", "weights_file"]
 
@@ -137,11 +137,9 @@ def save_weights(
             key `robustvit`, which `robustvit.create_model` reads.
         extra: what else the file should say, e.g. the class names under `label_names`.
     """
-    from safetensors.torch import save
-
     folder.mkdir(parents=True, exist_ok=True)
     with write_whole(folder / WEIGHTS) as file:
-        file.write_bytes(save({name: value.detach().cpu().contiguous().clone() for name, value in weights.items()}))
+        save_weight_file(weights, file)
     ours = isinstance(network, FAN | FANSwin | RVT)
     added = {} if ours else {k: v for k, v in options.items() if k in ("tap", "tap_blocks", "token_head")}
     options = {**getattr(network, "implied_args", {}), **options}

@@ -15,8 +15,6 @@ from typing import Any, Self, TypeVar
 
 import torch
 import torch.nn.functional as F
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from robustvit.corruptions.randomness import keyed_seed
@@ -24,6 +22,7 @@ from robustvit.files import write_whole
 from robustvit.methods.base import sample_generator
 from robustvit.training.distortion import Distortion, convolve_each
 from robustvit.training.filter_perturbations import CODE, FILTERS_OF_AUTOENCODER, Perturbation, draw_index
+from robustvit.weights import CheckpointError, read_weights, save_weight_file, weights_metadata
 
 __all__ = ["Autoencoder", "SelfAutoencoder", "draw_from", "fit", "learned_network", "repeated_weights", "train_autoencoder"]
 
@@ -187,7 +186,7 @@ def learned_network(
     learned = train(images, seed)
     cache.parent.mkdir(parents=True, exist_ok=True)
     with write_whole(cache) as file:
-        save_file(learned.state_dict(), file, metadata=made_from)
+        save_weight_file(learned.state_dict(), file, made_from)
     return learned
 
 
@@ -196,9 +195,8 @@ def _read(cache: Path, made_from: Mapping[str, str]) -> dict[str, Tensor] | None
     if not cache.is_file():
         return None
     try:
-        with safe_open(cache, "pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()} if file.metadata() == made_from else None  # noqa: SIM118
-    except SafetensorError:
+        return read_weights(cache) if made_from.items() <= weights_metadata(cache).items() else None
+    except CheckpointError:
         return None
 
 

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["check_writable", "explained", "is_full", "write_whole"]
+__all__ = ["check_writable", "discard_unfinished", "explained", "is_alive", "is_full", "remove_stale_files", "write_whole"]
+
+_PREFIX = ".robustvit-"
+_UNFINISHED = re.compile(r"\.robustvit-(\d+)-.*-[a-z0-9_]{8}(\.[^.]*)?", re.DOTALL)
+"""Names that `write_whole` gives: with the process, the file and what `tempfile` adds."""
+_open: set[Path] = set()
+"""Files that `write_whole` has not finished in this process."""
 
 
 def check_writable(path: Path) -> None:
@@ -50,15 +57,17 @@ def explained(error: OSError, folder: Path) -> OSError:
 def write_whole(path: Path) -> Iterator[Path]:
     """A temporary file beside `path` to write to. It takes the place of `path` at the end, and is gone after an error.
 
-    Its name is hidden, and has the suffix of `path`, which exporters look at.
+    Its name is hidden, and has the suffix of `path`, which exporters look at. `remove_stale_files` knows it.
     """
     _check_place(path)
+    prefix = f"{_PREFIX}{os.getpid()}-{path.stem[:40]}-"
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.stem[:40]}-", suffix=path.suffix, dir=path.parent)
+        handle, name = tempfile.mkstemp(prefix=prefix, suffix=path.suffix, dir=path.parent)
     except OSError as error:
         raise explained(error, path.parent) from error
     os.close(handle)
     file = Path(name)
+    _open.add(file)
     try:
         yield file
         umask = os.umask(0)
@@ -71,3 +80,34 @@ def write_whole(path: Path) -> Iterator[Path]:
         raise
     finally:
         file.unlink(missing_ok=True)
+        _open.discard(file)
+
+
+def discard_unfinished() -> None:
+    """Removes what `write_whole` has begun in this process, which is about to end without another line of Python."""
+    for file in tuple(_open):
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
+
+
+def remove_stale_files(folder: Path) -> None:
+    """Removes what killed processes left of `write_whole` in a folder, and of nobody else."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            name = _UNFINISHED.fullmatch(entry.name)
+            if name and Path(entry.path).absolute() not in _open and not is_alive(int(name[1])):
+                with suppress(OSError):
+                    Path(entry.path).unlink(missing_ok=True)
+
+
+def is_alive(process: int) -> bool:
+    """Whether another process of this machine has this number."""
+    if process == os.getpid():
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # somebody else's, or no number of a process
+        pass
+    return True

@@ -82,7 +82,7 @@ def test_unknown_option_exits_with_2_and_no_traceback() -> None:
         (FileNotFoundError("no such file"), 2, "error: no such file\n"),
         (PermissionError("not allowed"), 2, "error: not allowed\n"),
         (RuntimeError("a missing package"), 2, "error: a missing package\n"),
-        (KeyboardInterrupt(), 130, ""),
+        (KeyboardInterrupt(), 130, "stopped\n"),
     ],
 )
 def test_errors_of_the_user_are_one_message(

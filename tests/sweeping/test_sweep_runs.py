@@ -13,6 +13,7 @@ import pytest
 from tiny_sweeps import RATES, TINY, tiny_sweep
 
 from robustvit.evaluation.results import Results
+from robustvit.interruption import catching_signals
 from robustvit.models.registry import create_model
 from robustvit.sweeping.plan import SweepSettingsError
 from robustvit.sweeping.result import SweepResult
@@ -73,7 +74,7 @@ def test_a_sweep_interrupted_in_the_middle_and_resumed_gives_the_same_table(
             raise KeyboardInterrupt  # as Python does; a shell's background job would not get the signal
         os.kill(os.getpid(), signal.SIGINT)  # which training takes as a wish
 
-    with pytest.raises(KeyboardInterrupt):
+    with catching_signals(), pytest.raises(KeyboardInterrupt):
         tiny_sweep(tmp_path, report=interrupt)
     left = json.loads((tmp_path / "sweep.json").read_text())
     assert [cell["state"] for cell in left["cells"]] == ["done", "waiting", "waiting", "waiting"]

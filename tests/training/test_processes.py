@@ -68,19 +68,33 @@ def test_a_run_killed_at_any_moment_and_resumed_is_bit_identical(tmp_path: Path)
     assert read_metrics(tmp_path / "whole" / "metrics.jsonl") == read_metrics(metrics)
 
 
-def test_ctrl_c_ends_the_update_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "code", "workers"),
+    [
+        (signal.SIGTERM, 143, 2),
+        pytest.param(signal.SIGINT, 130, 2, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, 130, 0, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, 129, 0, marks=pytest.mark.slow),
+    ],
+)
+def test_a_signal_to_all_processes_ends_the_update_saves_and_says_how_to_go_on(
+    number: int, code: int, workers: int, tmp_path: Path
+) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    line = command(tmp_path / "run", ["schedule.epochs=500", "data.val="])
-    process = subprocess.Popen(line, env=environment, stderr=subprocess.PIPE, text=True)
+    line = command(tmp_path / "run", ["schedule.epochs=500", "data.val=", f"data.workers={workers}"])
+    process = subprocess.Popen(line, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
     while len(read_metrics(tmp_path / "run" / "metrics.jsonl")) < 2 and process.poll() is None:
         time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
+    os.killpg(process.pid, number)
     _, told = process.communicate()
-    assert process.returncode == 130
+    assert process.returncode == code
+    assert told.startswith("stopped; ")
     assert "--resume" in told
+    assert told.count("\n") == 1  # no traceback, of no process
     saved = list((tmp_path / "run" / "checkpoints").iterdir())
     last = read_metrics(tmp_path / "run" / "metrics.jsonl")[-1]["update"]
     assert f"checkpoint-{last:08d}.pt" in {file.name for file in saved}
+    assert not list((tmp_path / "run").rglob(".*"))
 
 
 @pytest.mark.parametrize("parallel", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])

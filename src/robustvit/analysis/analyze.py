@@ -29,6 +29,7 @@ from robustvit.data.protocols import normalisation_of
 from robustvit.evaluation.processes import Processes
 from robustvit.evaluation.unfinished import add_weights, unfinished_folder
 from robustvit.files import write_whole
+from robustvit.locking import locking_output
 from robustvit.memory import fits_memory
 from robustvit.models.names import nearest
 
@@ -93,6 +94,7 @@ class Analysis:
         return folder
 
 
+@locking_output
 def analyze(
     models: Mapping[str, nn.Module],
     images: Any,

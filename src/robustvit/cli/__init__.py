@@ -12,7 +12,10 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
+
+from robustvit.interruption import Interruption, catching_signals
 
 __all__ = ["COMMANDS", "Command", "main"]
 
@@ -42,7 +45,7 @@ USER_ERRORS = (ValueError, OSError, RuntimeError)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns the exit code: 0, 2 for an error of the user, 130 after Ctrl-C.
+    """Runs one command and returns the exit code: 0, 2 for an error of the user, 130 after Ctrl-C, 143 after SIGTERM.
 
     Args:
         arguments: what follows `robustvit`; None takes the arguments of the process.
@@ -64,7 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hint = f"; did you mean {close[0]}?" if close else ""
         print(f"error: there is no command {name!r}{hint} (the commands are {', '.join(COMMANDS)})", file=sys.stderr)
         return 2
-    return _run(name, rest)
+    with catching_signals(is_program=arguments is None) as interruption:
+        return _run(name, rest, interruption)
 
 
 def _help() -> str:
@@ -83,14 +87,15 @@ def _help() -> str:
     )
 
 
-def _run(name: str, arguments: list[str]) -> int:
+def _run(name: str, arguments: list[str], interruption: Interruption) -> int:
     try:
         import tyro
 
         function = getattr(importlib.import_module(COMMANDS[name].module), name)
         tyro.cli(function, prog=f"robustvit {name}", args=arguments, config=(tyro.conf.FlagCreatePairsOff,))
-    except KeyboardInterrupt:
-        return 130
+    except KeyboardInterrupt as error:
+        _say_stopped(getattr(error, "__notes__", ()))
+        return interruption.exit_code
     except BrokenPipeError:  # the reader of a pipe has left, as in `robustvit models | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -100,3 +105,10 @@ def _run(name: str, arguments: list[str]) -> int:
         print("; ".join([f"error: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
         return 2
     return 0
+
+
+def _say_stopped(notes: Sequence[str]) -> None:
+    """Once, also where several processes stop; nobody may be there to read it."""
+    if not int(os.environ.get("RANK", "0")):
+        with suppress(OSError):
+            print("; ".join(["stopped", *notes]), file=sys.stderr)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from robustvit.analysis.options import AnalysisOptions, check_used
-from robustvit.cli.console import note, print_json, progress_bar, tables
+from robustvit.cli.console import going_on, note, print_json, progress_bar, tables
 from robustvit.cli.networks import load_networks
 
 if TYPE_CHECKING:
@@ -64,24 +64,21 @@ def analyze(
     from robustvit.evaluation.classes import read_class_map
 
     mapping = read_class_map(class_map) if class_map is not None else None
-    try:
-        with progress_bar() as report:
-            analysis = run_analysis(
-                networks,
-                images,
-                what,
-                options,
-                limit=limit,
-                size=img_size,
-                class_map=mapping,
-                ignore_orientation=ignore_orientation,
-                output=output,
-                resume=resume,
-                report=report,
-            )
-    except KeyboardInterrupt:
-        note(f"stopped; what is done is kept in {output}, and the same command with --resume goes on from there")
-        raise
+    advice = f"what is done is kept in {output}, and the same command with --resume goes on from there"
+    with going_on(advice), progress_bar() as report:
+        analysis = run_analysis(
+            networks,
+            images,
+            what,
+            options,
+            limit=limit,
+            size=img_size,
+            class_map=mapping,
+            ignore_orientation=ignore_orientation,
+            output=output,
+            resume=resume,
+            report=report,
+        )
     if as_json:
         print_json(analysis.to_json())
         return

@@ -13,7 +13,9 @@ from typing import Any, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn, track
 
-__all__ = ["note", "print_json", "progress_bar", "steps", "tables", "working"]
+from robustvit.interruption import check_interrupted, interruptible
+
+__all__ = ["going_on", "note", "print_json", "progress_bar", "steps", "tables", "working"]
 
 Item = TypeVar("Item")
 PIPE_WIDTH = 140
@@ -35,6 +37,29 @@ def print_json(value: Any) -> None:
 def note(message: str) -> None:
     """A remark for the reader, on stderr."""
     print(message, file=sys.stderr)
+
+
+@contextmanager
+def going_on(advice: str) -> Iterator[None]:
+    """The work of a command, which keeps what is done when it is interrupted.
+
+    Args:
+        advice: how to go on then.
+    """
+    try:
+        with interruptible():
+            yield
+    except KeyboardInterrupt as error:
+        error.add_note(advice)
+        raise
+    except Exception as error:  # may have come of the signal: other processes have left, an import was cut short
+        try:
+            check_interrupted()
+        except KeyboardInterrupt as stop:
+            stop.add_note(advice)
+            stop.add_note(f"meanwhile: {error}")
+            raise
+        raise
 
 
 def steps(items: Sequence[Item], description: str) -> Iterator[Item]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from robustvit.cli.console import note, print_json, progress_bar, tables
+from robustvit.cli.console import going_on, note, print_json, progress_bar, tables
 
 if TYPE_CHECKING:
     from robustvit.data.copying import Copying
@@ -82,12 +82,8 @@ def _run(source: Path, destination: Path, copying: Copying, workers: int, as_jso
     from robustvit.data.corrupted_tree import corrupt_tree
 
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    try:
-        with progress_bar() as report:
-            done = corrupt_tree(source, destination, copying, workers=workers, rank=rank, world=world, report=report)
-    except KeyboardInterrupt:
-        note("stopped; finished files stay, and the same command goes on")
-        raise
+    with going_on("finished files stay, and the same command goes on"), progress_bar() as report:
+        done = corrupt_tree(source, destination, copying, workers=workers, rank=rank, world=world, report=report)
     if world == 1 and done.skipped and not done.written and not done.present:
         name, reason = done.skipped[0]
         raise ValueError(f"no picture of {source} could be read; the first is {name}: {reason}")

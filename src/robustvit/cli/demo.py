@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from robustvit.cli.console import note, print_json, progress_bar, tables, working
+from robustvit.cli.console import going_on, print_json, progress_bar, tables, working
 
 if TYPE_CHECKING:
     from robustvit.evaluation.results import Results
@@ -40,16 +40,12 @@ def demo(
     with working("Loading"):
         from robustvit.demo.contest import demonstrate
         from robustvit.training.train import Progress
-    try:
-        with progress_bar() as report:
+    with going_on(f"what is done is kept in {output}, and the same command goes on from there"), progress_bar() as report:
 
-            def training(name: str, progress: Progress) -> None:
-                report(f"training {name}", progress.update, progress.updates)
+        def training(name: str, progress: Progress) -> None:
+            report(f"training {name}", progress.update, progress.updates)
 
-            results = demonstrate(output, training=training, measuring=report)
-    except KeyboardInterrupt:
-        note(f"stopped; what is done is kept in {output}, and the same command goes on from there")
-        raise
+        results = demonstrate(output, training=training, measuring=report)
     if as_json:
         print_json(results.to_json())
         return

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robustvit.cli.console import note, progress_bar, tables
+from robustvit.cli.console import going_on, progress_bar, tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,12 +22,9 @@ def measure(networks: dict[str, Any], data: str, output: Path, how: dict[str, An
     """`evaluate` with its progress on stderr; an interruption says how to go on."""
     from robustvit.evaluation.evaluate import evaluate
 
-    try:
-        with progress_bar() as report:
-            return evaluate(networks, data, output=output, report=report, **how)
-    except KeyboardInterrupt:
-        note(f"stopped; what is done is kept in {output}, and the same command with --resume goes on from there")
-        raise
+    advice = f"what is done is kept in {output}, and the same command with --resume goes on from there"
+    with going_on(advice), progress_bar() as report:
+        return evaluate(networks, data, output=output, report=report, **how)
 
 
 def print_results(results: Results, table: Table, compared: Callable[[Difference], Sequence[str]]) -> None:

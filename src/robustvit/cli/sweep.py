@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from robustvit.cli.console import note, print_json, tables, working
+from robustvit.cli.console import going_on, note, print_json, tables, working
 
 if TYPE_CHECKING:
     from robustvit.sweeping.result import SweepResult
@@ -72,13 +72,9 @@ def sweep(
         _print_plan(planned_result(plan_sweep(*given, measuring, output, changes=set, twin=twin)), as_json)
         return
     how = dict(data=data, suite=suite, limit=limit, batch_size=batch_size, changes=set, twin=twin)
-    try:
-        with _progress() as report:
-            result = run_sweep(*given, output=output, resume=resume, report=report, **how)  # type: ignore[arg-type]
-    except KeyboardInterrupt:
-        if not int(os.environ.get("RANK", "0")):
-            note(f"stopped; {output} keeps what is done, and the same command with --resume goes on from there")
-        raise
+    advice = f"{output} keeps what is done, and the same command with --resume goes on from there"
+    with going_on(advice), _progress() as report:
+        result = run_sweep(*given, output=output, resume=resume, report=report, **how)  # type: ignore[arg-type]
     if int(os.environ.get("RANK", "0")):
         return
     if as_json:

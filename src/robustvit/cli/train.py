@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from robustvit.cli.console import note, print_json, working
+from robustvit.cli.console import going_on, note, print_json, working
 
 if TYPE_CHECKING:
     from robustvit.training.train import Progress, TrainingResult
@@ -52,12 +52,8 @@ def train(
             config = load_config(stored, set) if stored.is_file() else None
         else:
             config = load_config(recipe, set, twin=twin)
-    try:
-        with _progress() as report:
-            result = run_training(config, output, resume=resume, report=report)
-    except KeyboardInterrupt:
-        note(f"stopped at once; {output} has the last checkpoint, and --resume goes on from it")
-        raise
+    with going_on(f"`robustvit train --resume --output {output}` goes on"), _progress() as report:
+        result = run_training(config, output, resume=resume, report=report)
     if int(os.environ.get("RANK", "0")):
         return
     for remark in result.notes:
@@ -67,8 +63,8 @@ def train(
     else:
         _print(result)
     if not result.is_finished:
-        note(f"stopped after update {result.updates_done}; `robustvit train --resume --output {output}` goes on from there")
-        raise KeyboardInterrupt
+        with going_on(f"`robustvit train --resume --output {output}` goes on after update {result.updates_done}"):
+            raise KeyboardInterrupt
 
 
 def _print(result: TrainingResult) -> None:

@@ -6,14 +6,12 @@ import hashlib
 import io
 import multiprocessing
 import os
-import signal
 import socket
 import threading
 from collections import deque
 from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +26,7 @@ from robustvit.data.pictures import UnreadablePictureError, read_picture
 from robustvit.data.protocols import Protocol
 from robustvit.data.source_records import SourceRecord
 from robustvit.files import explained
+from robustvit.interruption import leave_signals_to_parent, starting_workers
 
 __all__ = ["Copied", "Job", "Work", "results"]
 
@@ -89,7 +88,7 @@ def results(jobs: Iterator[Job], workers: int) -> Generator[tuple[Job, Copied], 
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker, initargs=(stop,)) as pool:
         try:
             for job in jobs:
-                with _without_ctrl_c():  # the first job starts the processes
+                with starting_workers():  # the first jobs do
                     waiting.append((job, pool.submit(_copy, job) if job.missing else None))
                 if len(waiting) == AHEAD * workers:
                     yield first()
@@ -105,16 +104,6 @@ def results(jobs: Iterator[Job], workers: int) -> Generator[tuple[Job, Copied], 
             raise
 
 
-@contextmanager
-def _without_ctrl_c() -> Iterator[None]:
-    """Ctrl-C reaches all processes. Those started here never see it, from their first moment; this one sees it afterwards."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 _stop: Any = None
 """In a worker: set when the run ends early."""
 
@@ -122,6 +111,7 @@ _stop: Any = None
 def _begin_worker(stop: Any) -> None:
     global _stop
     _stop = stop
+    leave_signals_to_parent()
     torch.set_num_threads(1)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

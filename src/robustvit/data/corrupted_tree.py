@@ -22,6 +22,7 @@ from robustvit.data.listed_names import checksum_line
 from robustvit.data.source_records import SourceRecords, drop_copies, source_line
 from robustvit.data.tree_records import agree_on_manifest, finished_copies, listing, record_skipped
 from robustvit.files import check_writable, explained, is_full
+from robustvit.locking import locked
 
 __all__ = ["LAYOUTS", "Copying", "TreeSummary", "copied_names", "corrupt_tree"]
 
@@ -69,6 +70,21 @@ def corrupt_tree(
         report: told (what, pictures done, pictures in all).
     """
     pictures = pictures_below(source, copying.layout)
+    _check_places(source, destination)
+    with locked(destination, (rank, world)):
+        return _write_copies(source, destination, copying, pictures, workers, rank, world, report)
+
+
+def _write_copies(
+    source: Path,
+    destination: Path,
+    copying: Copying,
+    pictures: Sequence[Path],
+    workers: int | None,
+    rank: int,
+    world: int,
+    report: Report | None,
+) -> TreeSummary:
     notes = _prepare(source, destination, copying, pictures, rank, world)
     share = f"{rank}-of-{world}"
     work = Work(source, destination, copying, destination / f".unfinished-{share}")
@@ -139,10 +155,13 @@ def _forget_changed(
     return stale, sorted(changed)
 
 
-def _prepare(source: Path, destination: Path, copying: Copying, pictures: Sequence[Path], rank: int, world: int) -> list[str]:
-    """Finds what can be wrong before the work starts; returns what the user should know."""
+def _check_places(source: Path, destination: Path) -> None:
     if destination.resolve().is_relative_to(source.resolve()):
         raise ValueError(f"{destination} lies inside {source}, so the copies would become pictures; give another folder")
+
+
+def _prepare(source: Path, destination: Path, copying: Copying, pictures: Sequence[Path], rank: int, world: int) -> list[str]:
+    """Finds what can be wrong before the work starts; returns what the user should know."""
     check_names(pictures, copying)
     if copying.frost_folder is not None:
         for texture in frost_textures(Path(copying.frost_folder)):
@@ -160,6 +179,9 @@ def _prepare(source: Path, destination: Path, copying: Copying, pictures: Sequen
         for path in destination.glob("skipped-*-of-*.txt"):
             if not path.name.endswith(f"-of-{world}.txt"):
                 path.unlink(missing_ok=True)
+        for path in destination.glob(".unfinished-*-of-*"):
+            if not path.name.endswith(f"-of-{world}"):
+                shutil.rmtree(path, ignore_errors=True)
     return notes
 
 

@@ -11,6 +11,8 @@ from robustvit.demo.attention import attention_chapter
 from robustvit.demo.findings import findings_chapter
 from robustvit.evaluation.evaluate import evaluate
 from robustvit.evaluation.results import Results
+from robustvit.interruption import check_interrupted
+from robustvit.locking import locking_output
 from robustvit.methods.adl import AdlConfig
 from robustvit.models.registry import create_model
 from robustvit.report.page import write_page
@@ -46,6 +48,7 @@ PICTURES = 250
 """Scenes that both are measured on; the networks have never seen them."""
 
 
+@locking_output
 def demonstrate(
     output: Path,
     *,
@@ -70,6 +73,7 @@ def demonstrate(
     for name, config in (contestants or CONTESTANTS).items():
         if not train(config, output / name, resume=True, report=_told(name, training)).is_finished:
             raise KeyboardInterrupt  # which training notes, and saves what it has
+        check_interrupted()  # during the last update
         networks[name] = create_model(f"local-dir:{output / name / 'weights'}", pretrained=True).eval()
     results = evaluate(
         networks,

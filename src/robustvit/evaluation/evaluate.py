@@ -24,10 +24,12 @@ from robustvit.evaluation.processes import Processes, join_processes
 from robustvit.evaluation.results import Results
 from robustvit.evaluation.runs import NetworkRun, Report, run_network
 from robustvit.evaluation.unfinished import UnfinishedRunError, fingerprint_of, finished_results, unfinished_folder
+from robustvit.locking import locking_output
 
 __all__ = ["Report", "UnfinishedRunError", "evaluate"]
 
 
+@locking_output
 def evaluate(
     model: nn.Module | Sequence[nn.Module] | dict[str, nn.Module],
     data: Any,

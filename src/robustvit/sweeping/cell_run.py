@@ -14,6 +14,7 @@ from typing import Any
 from robustvit.evaluation.evaluate import evaluate
 from robustvit.evaluation.processes import Processes
 from robustvit.files import is_full, write_whole
+from robustvit.interruption import check_interrupted
 from robustvit.models.registry import create_model
 from robustvit.sweeping.plan import RECORD, Measuring, PlannedCell
 from robustvit.sweeping.result import SweepCell
@@ -54,6 +55,7 @@ def run_cell(planned: PlannedCell, folder: Path, measuring: Measuring, processes
         numbers = _trained_and_measured(planned, place, measuring, processes, noted)
         cell = replace(planned.found, state="done", numbers=numbers, reason="", version=version("robustvit"))
     except Exception as error:
+        check_interrupted()  # which the error may have come of
         if _concerns_all(error) or (processes.world > 1 and not _is_met_by_all(error, has_begun)):
             raise
         trouble = traceback.format_exc()
@@ -94,6 +96,7 @@ def _trained_and_measured(
 
     if not train(config, place, resume=True, report=training).is_finished:
         raise KeyboardInterrupt  # which training notes, and saves what it has
+    check_interrupted()  # during the last update
     processes.gather(None)  # the weights are written
     network: Any = create_model(f"local-dir:{place / 'weights'}", pretrained=True)
     results = evaluate(

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from robustvit.evaluation.processes import Processes, join_processes
 from robustvit.files import check_writable, explained
+from robustvit.locking import locking_output
 from robustvit.sweeping.plan import Measuring, SweepPlan, SweepSettingsError, check_measuring, plan_sweep
 from robustvit.sweeping.result import SweepCell, SweepResult
 
@@ -46,6 +47,7 @@ class SweepProgress:
     told: str = ""
 
 
+@locking_output
 def sweep(
     recipe: str | Path | None,
     vary: Sequence[str],

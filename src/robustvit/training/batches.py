@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader, Dataset
 from robustvit.corruptions.randomness import keyed_seed
 from robustvit.data.pictures import UnreadablePictureError
 from robustvit.evaluation.prefetch import Prefetch
+from robustvit.interruption import leave_signals_to_parent, starting_workers
 from robustvit.training.augmentation import Augmentation, Pixels
 from robustvit.training.config import AugmentConfig, DataConfig
 from robustvit.training.inputs import Batch
@@ -196,7 +197,8 @@ def _from_workers(maker: ShardMaker, shards: Iterable[Shard], workers: int) -> G
         multiprocessing_context="fork" if "fork" in multiprocessing.get_all_start_methods() else None,
         generator=torch.Generator(),  # else it would draw from the one that all share
     )
-    batches = iter(loader)
+    with starting_workers():
+        batches = iter(loader)
     try:
         yield from batches
     finally:
@@ -208,6 +210,7 @@ def _as_it_is(batch: Any) -> Any:
 
 
 def _start_worker(_: int) -> None:
+    leave_signals_to_parent()
     info = torch.utils.data.get_worker_info()
     if info is not None and isinstance(info.dataset, ShardMaker):
         info.dataset.pictures.reopen_files()

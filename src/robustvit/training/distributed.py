@@ -26,9 +26,11 @@ from torch.distributed.checkpoint.state_dict import (
 
 from robustvit.evaluation.processes import Processes, join_processes
 
-__all__ = ["Workers", "choose_device", "join_workers"]
+__all__ = ["STATISTICS", "Workers", "choose_device", "join_workers"]
 
 Parallel = Literal["ddp", "fsdp"]
+STATISTICS = ("running_mean", "running_var")
+"""Buffers of batch norm, by the end of their names."""
 
 
 def choose_device(name: str) -> torch.device:
@@ -98,8 +100,7 @@ class Workers(Processes):
 
     def average_statistics(self, network: nn.Module) -> None:
         """Batch-norm statistics become their mean over the processes: all have the same network after every update."""
-        names = ("running_mean", "running_var")
-        buffers = [buffer for name, buffer in network.named_buffers() if name.endswith(names)]
+        buffers = [buffer for name, buffer in network.named_buffers() if name.endswith(STATISTICS)]
         if self.world == 1 or not buffers:
             return
         together = torch.cat([buffer.flatten() for buffer in buffers])
@@ -110,29 +111,30 @@ class Workers(Processes):
 
     def network_state(self, network: nn.Module) -> dict[str, Tensor]:
         """The whole state dict, on the CPU; of a sharded network only in the first process."""
-        if self._is_sharded:
+        if self.is_sharded:
             return dict(get_model_state_dict(network, options=_WHOLE))  # type: ignore[arg-type]
         return {name: value.detach().cpu().clone() for name, value in network.state_dict().items()}
 
     def load_network_state(self, network: nn.Module, state: Mapping[str, Tensor]) -> None:
-        if self._is_sharded:
+        if self.is_sharded:
             set_model_state_dict(network, dict(state), options=_WHOLE)
         else:
             network.load_state_dict(state)
 
     def optimizer_state(self, network: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-        if self._is_sharded:
+        if self.is_sharded:
             return get_optimizer_state_dict(network, optimizer, options=_WHOLE)
         return optimizer.state_dict()
 
     def load_optimizer_state(self, network: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-        if self._is_sharded:
+        if self.is_sharded:
             set_optimizer_state_dict(network, optimizer, state, options=_WHOLE)
         else:
             optimizer.load_state_dict(state)
 
     @property
-    def _is_sharded(self) -> bool:
+    def is_sharded(self) -> bool:
+        """Whether each process has only a part of the network."""
         return self.world > 1 and self.parallel == "fsdp"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ class Keeper:
         self.unreadable: dict[str, str] = {}
         self.window: dict[str, float] = {}
         self.window_size = 0
-        self.saved_at: int | None = None
+        self.is_validation_due = False
         if resume:
             self._resume()
         is_first = run.workers.is_first
@@ -63,8 +63,7 @@ class Keeper:
         self.run.load(found.state)
         kept = found.state["keeper"]
         self.accuracy, self.best, self.unreadable = kept["accuracy"], kept["best"], dict(kept["unreadable"])
-        self.window, self.window_size = dict(kept["window"]), kept["window_size"]
-        self.saved_at = self.run.updates_done
+        self.window, self.window_size, self.is_validation_due = dict(kept["window"]), kept["window_size"], kept["is_due"]
 
     def note(self, found: Mapping[str, Any], batches: Sequence[Batch]) -> None:
         """After an update: adds its numbers to the log, where it is time for a line, as means since the last line."""
@@ -86,13 +85,24 @@ class Keeper:
         if self.log is not None:
             self.log.write(entry)
 
-    def validate(self, validation: Validation) -> None:
-        """Measures the network, and its average; the better one so far is written to FOLDER/best."""
+    def validate(self, validation: Validation, stop: Callable[[], bool] | None = None) -> None:
+        """Measures the network, and its average; the better one so far is written to FOLDER/best.
+
+        Args:
+            validation: the pictures.
+            stop: asked on the way whether to leave off; then it is due when the run is resumed.
+        """
         run = self.run
         networks = {"val_accuracy": run.network}
         if run.ema is not None:
             networks["val_accuracy_ema"] = run.ema.module
-        found = {name: validation.accuracy(network, run.device) for name, network in networks.items()}
+        found = {}
+        self.is_validation_due = True
+        for name, network in networks.items():
+            if (accuracy := validation.accuracy(network, run.device, stop)) is None:
+                return
+            found[name] = accuracy
+        self.is_validation_due = False
         self._write({"update": run.updates_done, "epoch": round(run.epoch, 4), **found})
         self.accuracy = found.get("val_accuracy_ema", found["val_accuracy"])
         name = max(found, key=lambda key: found[key])
@@ -117,18 +127,17 @@ class Keeper:
         for part in run.workers.gather(self.unreadable):
             self.unreadable.update(part)
         kept = dict(accuracy=self.accuracy, best=self.best, unreadable=self.unreadable)
-        state["keeper"] = {**kept, "window": self.window, "window_size": self.window_size}
+        state["keeper"] = {**kept, "window": self.window, "window_size": self.window_size, "is_due": self.is_validation_due}
         if run.workers.is_first:
             self.checkpoints.save(state)
-        self.saved_at = run.updates_done
 
     def save_failure(self, error: NotFiniteError) -> None:
-        """failure.json: where the loss stopped being a number."""
+        """failure.json: where the loss or the weights stopped being numbers."""
         if not self.run.workers.is_first:
             return
         run = self.run
         text = {name: value if abs(value) < float("inf") else str(value) for name, value in error.terms.items()}
-        about = dict(update=run.updates_done + 1, epoch=run.epoch, message=str(error), terms=text, ids=error.ids)
+        about = dict(update=error.update, epoch=run.epoch, message=str(error), terms=text, ids=error.ids)
         self._write_json("failure.json", about)
 
     def finish(self) -> TrainingResult:
@@ -138,7 +147,14 @@ class Keeper:
 
         run = self.run
         result = TrainingResult(
-            self.folder, run.updates_done, run.updates, self.accuracy, self.best, dict(self.unreadable), tuple(self.notes)
+            self.folder,
+            run.updates_done,
+            run.updates,
+            self.accuracy,
+            self.best,
+            dict(self.unreadable),
+            tuple(self.notes),
+            self.is_validation_due,
         )
         self._save_weights("weights", run.ema.module if run.ema is not None else run.network, {})
         if run.workers.is_first:

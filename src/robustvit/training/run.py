@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from robustvit.training.config import TrainConfig
 from robustvit.training.config_io import ConfigError
 from robustvit.training.deepaugment import build_distortion
 from robustvit.training.distortion import Distortion
-from robustvit.training.distributed import Workers
+from robustvit.training.distributed import STATISTICS, Workers
 from robustvit.training.forward import Forward, TrainedNetwork, loss_terms, needs_of
 from robustvit.training.inputs import prepare
 from robustvit.training.mixing import draw_mix
@@ -35,16 +36,17 @@ DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class NotFiniteError(RuntimeError):
-    """The loss became NaN or infinite; nothing of this update was applied.
+    """The loss became NaN or infinite, and nothing of this update was applied; or the weights did, and they are not saved.
 
     Attributes:
+        update: from 1.
         terms: the loss terms.
         ids: of the pictures in the batch, of all processes.
     """
 
-    def __init__(self, message: str, terms: Mapping[str, float], ids: Sequence[str]) -> None:
+    def __init__(self, message: str, update: int, terms: Mapping[str, float], ids: Sequence[str]) -> None:
         super().__init__(message)
-        self.terms, self.ids = dict(terms), list(ids)
+        self.update, self.terms, self.ids = update, dict(terms), list(ids)
 
 
 class Run:
@@ -244,7 +246,7 @@ class Run:
     def _not_finite(self, message: str, terms: Mapping[str, float], batches: Sequence[Batch]) -> NotFiniteError:
         self.optimizer.zero_grad()
         ids = [name for part in self.workers.gather([i for batch in batches for i in batch.ids]) for name in part]
-        return NotFiniteError(message, terms, ids)
+        return NotFiniteError(message, self.updates_done + 1, terms, ids)
 
     def _step_optimizer(self, terms: Mapping[str, float], batches: Sequence[Batch]) -> float:
         """Clips and steps; the norm of the gradient. The loss scaler leaves out a step whose gradient is not finite."""
@@ -257,6 +259,20 @@ class Run:
         self.scaler.update()
         self.optimizer.zero_grad()
         return norm
+
+    def check_weights(self) -> None:
+        """Raises NotFiniteError where an update has left weights, averages or statistics that no later loss has shown yet."""
+        networks = {"": self.network, "average of ": self.ema.module} if self.ema is not None else {"": self.network}
+        wrong = [what + name for what, network in networks.items() for name in _not_finite_weights(network)]
+        if found := sorted({name for part in self.workers.gather(wrong) for name in part}):
+            told = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+            raise NotFiniteError(
+                f"weights are no numbers after update {self.updates_done} ({told}); a smaller optimizer.lr or "
+                "optimizer.clip_grad may help, and --resume goes on from the last checkpoint",
+                self.updates_done,
+                {},
+                [],
+            )
 
     def state(self) -> dict[str, Any]:
         """All that the run depends on; `load` takes it. Sharded parts are gathered, so every process must call it."""
@@ -286,6 +302,15 @@ class Run:
         for method in self.methods:
             method.load_state_dict(state["methods"][method.name])
         self.updates_done = int(state["update"])
+
+
+def _not_finite_weights(network: nn.Module) -> list[str]:
+    """Parameters, and statistics of batch norm, with a value that is no number; constant buffers may have infinite ones."""
+    statistics = ((name, value) for name, value in network.named_buffers() if name.endswith(STATISTICS))
+    tensors = {
+        name: getattr(value, "to_local", lambda v=value: v)() for name, value in chain(network.named_parameters(), statistics)
+    }
+    return [name for name, value in tensors.items() if not bool(torch.isfinite(value.detach()).all())]
 
 
 def _check_combination(config: TrainConfig, needs: Needs) -> None:

@@ -6,21 +6,23 @@ FOLDER/checkpoints/       the last states, for resuming
 FOLDER/best/, weights/    model.safetensors and config.json: the best validated network, and the last
 FOLDER/training.png       loss and accuracy
 FOLDER/summary.json       how it ended
-FOLDER/failure.json       where a loss that is not a number came from, if that happened
+FOLDER/failure.json       where a loss or weights that are no numbers came from, if that happened
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from robustvit.files import check_writable, explained
+from robustvit.interruption import Interruption, finishing_steps
+from robustvit.locking import locking_output
 from robustvit.training.config import TrainConfig
 from robustvit.training.config_io import ConfigError, changed_settings, load_config, save_config
 from robustvit.training.distributed import choose_device, join_workers
-from robustvit.training.interruption import Interruption, interruptible
 from robustvit.training.keeper import Keeper
 from robustvit.training.run import NotFiniteError, Run
 from robustvit.training.training_sets import validation_pictures
@@ -60,6 +62,7 @@ class TrainingResult:
         best_accuracy: of the network in FOLDER/best.
         unreadable: training pictures that could not be read, with the reason.
         notes: what a reader should know, e.g. checkpoints that were passed over.
+        is_validation_due: the last validation was interrupted; a resumed run begins with it.
     """
 
     folder: Path
@@ -69,12 +72,14 @@ class TrainingResult:
     best_accuracy: float | None
     unreadable: Mapping[str, str]
     notes: tuple[str, ...] = ()
+    is_validation_due: bool = False
 
     @property
     def is_finished(self) -> bool:
-        return self.updates_done >= self.updates
+        return self.updates_done >= self.updates and not self.is_validation_due
 
 
+@locking_output
 def train(
     config: TrainConfig | None,
     output: str | Path = "runs/train",
@@ -91,15 +96,19 @@ def train(
             never interrupted.
         report: called after every update.
 
+    Ctrl-C raises KeyboardInterrupt, and the last checkpoint is what is kept. The command line instead finishes the update and
+    saves; so does `robustvit.interruption.catching_signals` around a call.
+
     Raises:
         ConfigError: the configuration cannot work, or differs from that of the run to be resumed.
-        NotFiniteError: the loss became NaN or infinite; failure.json says where.
+        NotFiniteError: the loss or the weights became NaN or infinite; failure.json says where.
         FileExistsError: there is a run in `output` already.
+        FolderInUseError: another process trains there.
     """
     folder = Path(output)
     config = _check_folder(config, folder, resume)
     device = choose_device(config.loop.device)
-    with join_workers(config.loop.parallel, device) as workers, interruptible() as interruption:
+    with join_workers(config.loop.parallel, device) as workers:
         run = Run(config, workers, device, cache=folder / "deepaugment.safetensors")
         validation = _validation(run)
         if workers.is_first:
@@ -107,10 +116,10 @@ def train(
             save_config(config, folder / "config.yaml")
         keeper = Keeper(folder, run, resume=resume)
         try:
-            return _loop(run, keeper, validation, interruption, report)
+            return _loop(run, keeper, validation, report)
         except NotFiniteError as error:
             keeper.save_failure(error)
-            error.add_note(f"{folder / 'failure.json'} names the pictures of that batch")
+            error.add_note(f"{folder / 'failure.json'} has the details")
             raise
         finally:
             keeper.close()
@@ -156,39 +165,37 @@ def _loop(
     run: Run,
     keeper: Keeper,
     validation: Validation | None,
-    interruption: Interruption,
     report: Callable[[Progress], None] | None,
 ) -> TrainingResult:
-    loop, workers = run.config.loop, run.workers
     batches = run.batches(run.config.schedule.epochs + run.config.schedule.cooldown_epochs)
     started = time.perf_counter()
-    try:
-        while run.updates_done < run.updates:
+    with finishing_steps() as interruption, closing(batches):
+        stop = keeper.is_validation_due and _after_update(run, keeper, validation, interruption)  # of an interrupted run
+        while run.updates_done < run.updates and not stop:
             update = next(batches)
             found = run.advance(update)
             keeper.note(found, update)
             now = time.perf_counter()
             if report is not None:
-                speed = loop.batch_size / (now - started)
+                speed = run.config.loop.batch_size / (now - started)
                 report(Progress(run.updates_done, run.updates, run.epoch, speed, found["terms"], keeper.accuracy))
             started = now
-            is_end = run.updates_done == run.updates
-            stop = any(workers.gather(interruption.wanted)) if workers.world > 1 else interruption.wanted
-            _after_update(run, keeper, validation, is_end, stop)
-            if stop:
-                break
-    finally:
-        batches.close()
-    return keeper.finish()
+            stop = _after_update(run, keeper, validation, interruption)
+        return keeper.finish()
 
 
-def _after_update(run: Run, keeper: Keeper, validation: Validation | None, is_end: bool, stop: bool) -> None:
-    """Validates and saves where it is time to."""
-    loop = run.config.loop
+def _after_update(run: Run, keeper: Keeper, validation: Validation | None, interruption: Interruption) -> bool:
+    """Validates and saves where it is time to; whether somebody wants the run to stop, which all processes agree on."""
+    loop, is_end = run.config.loop, run.updates_done == run.updates
     is_epoch_end = run.updates_done % run.updates_per_epoch == 0
     epoch = run.updates_done // run.updates_per_epoch
-    if validation is not None and (is_end or (is_epoch_end and epoch % loop.validate_every == 0)):
-        keeper.validate(validation)
     every = loop.checkpoint_every or run.updates_per_epoch
-    if is_end or stop or run.updates_done % every == 0:
+    is_save_due = is_end or run.updates_done % every == 0
+    is_validation_due = is_end or keeper.is_validation_due or (is_epoch_end and epoch % loop.validate_every == 0)
+    if validation is not None and is_validation_due:
+        keeper.validate(validation, lambda: interruption.received is not None)
+    stop = interruption.agree(run.workers.gather(interruption.received))
+    if is_save_due or stop:
+        run.check_weights()
         keeper.save()
+    return stop

@@ -5,7 +5,7 @@ The suites of `robustvit eval` are for what comes after; this only says how the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
@@ -47,12 +47,18 @@ class Validation:
         self.unreadable: list[tuple[str, str]] = []
 
     @torch.no_grad()
-    def accuracy(self, network: nn.Module, device: torch.device) -> float:
-        """The share of pictures whose class gets the largest logit. The network's training mode is restored."""
+    def accuracy(self, network: nn.Module, device: torch.device, stop: Callable[[], bool] | None = None) -> float | None:
+        """The share of pictures whose class gets the largest logit. The network's training mode is restored.
+
+        Args:
+            network: to measure.
+            device: of the network.
+            stop: asked after every batch whether to leave off; the result is None then, in all processes.
+        """
         was_training = network.training
         network.eval()
         mean, std = self.mean.to(device), self.std.to(device)
-        counts = torch.zeros(2, dtype=torch.float64)
+        counts = torch.zeros(3, dtype=torch.float64)  # right, all, processes that left off
         try:
             for images, labels in self._batches():
                 if not len(images):  # a process without a batch left still takes part in a sharded network's exchange
@@ -60,10 +66,15 @@ class Validation:
                     continue
                 logits = network((images.to(device).float() / 255 - mean) / std)
                 right = (logits.argmax(1).cpu() == labels).sum()
-                counts += torch.tensor([right, len(labels)], dtype=torch.float64)
+                counts += torch.tensor([right, len(labels), 0], dtype=torch.float64)
+                if stop is not None and not self.workers.is_sharded and stop():  # the parts of a sharded network need all
+                    counts[2] += 1
+                    break
         finally:
             network.train(was_training)
         self.workers.sum([counts])
+        if counts[2]:
+            return None
         if not counts[1]:
             raise ValueError(f"no picture of {self.pictures.name} could be read, so there is nothing to validate on")
         return float(counts[0] / counts[1])

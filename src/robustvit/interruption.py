@@ -1,0 +1,183 @@
+"""Ctrl-C, SIGTERM and SIGHUP end a command in order: the step under way is finished or dropped, and what is done is kept.
+
+Only the command line catches signals (`catching_signals`). From Python, Ctrl-C is the KeyboardInterrupt that it always is;
+whoever wants training to finish its update and save writes
+
+    with catching_signals():
+        rv.train(config, "runs/one")
+
+SIGHUP comes from a terminal that is closed. What was ignored before, as by `nohup` or for a job in the background of a script,
+stays ignored.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any, Literal
+
+from robustvit.files import discard_unfinished
+
+__all__ = [
+    "Interruption",
+    "catching_signals",
+    "check_interrupted",
+    "finishing_steps",
+    "interruptible",
+    "leave_signals_to_parent",
+    "starting_workers",
+]
+
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+ONE_SIGNAL_SECONDS = 1.0
+"""Signals within this time are one: `timeout` and some schedulers send theirs to a process and again to its group."""
+Answer = Literal["leave", "raise", "note"]
+
+
+class Interruption:
+    """The wish that this process stops.
+
+    Attributes:
+        received: number of the signal, None before there is one.
+    """
+
+    def __init__(self, answer: Answer) -> None:
+        self.received: int | None = None
+        self.answer: Answer = answer
+        self._when = 0.0
+        self._process = os.getpid()
+
+    @property
+    def exit_code(self) -> int:
+        """As shells count: 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP."""
+        return 128 + (self.received or signal.SIGINT)
+
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() != self._process:  # a process forked from this one, which ends it
+            return
+        if self.received is not None:
+            if time.monotonic() - self._when > ONE_SIGNAL_SECONDS:
+                self.received = number
+                self._leave("stopped at once; what was saved stays")
+            return
+        self.received, self._when = number, time.monotonic()
+        if self.answer == "raise":
+            raise KeyboardInterrupt
+        if self.answer == "leave":
+            self._leave("stopped")
+
+    def agree(self, received: list[int | None]) -> bool:
+        """Whether one of several processes is to stop; then this one is, too."""
+        self.received = self.received or next((number for number in received if number), None)
+        return self.received is not None
+
+    def _leave(self, message: str) -> None:
+        """Without another line of Python elsewhere: what is imported or cleaned up may be in any state."""
+        discard_unfinished()
+        cursor = "\x1b[?25h" if sys.stderr is not None and sys.stderr.isatty() else ""  # which a progress bar hides
+        with suppress(OSError):
+            os.write(2, f"{cursor}{message}\n".encode())
+        os._exit(self.exit_code)
+
+
+_caught: Interruption | None = None
+"""Of the `catching_signals` around; None where nobody catches signals."""
+
+
+@contextmanager
+def catching_signals(*, is_program: bool = False) -> Iterator[Interruption]:
+    """While the body runs, the first signal raises KeyboardInterrupt, or is noted in `finishing_steps`; another one, a second
+    later, ends the process at once. Does nothing outside the main thread, where Python allows no handlers.
+
+    Args:
+        is_program: the body is all that this process does: then a signal ends it at once outside of `interruptible` and
+            `finishing_steps`, where there is nothing to keep, and also after the body.
+    """
+    global _caught
+    interruption = Interruption("leave" if is_program else "raise")
+    if _caught is not None or threading.current_thread() is not threading.main_thread():
+        yield _caught or interruption
+        return
+    before: dict[int, Any] = {}
+    for number in SIGNALS:
+        if signal.getsignal(number) not in (signal.SIG_IGN, None):
+            before[number] = signal.signal(number, interruption.on_signal)
+    _caught = interruption
+    try:
+        yield interruption
+    finally:
+        _caught = None
+        for number, handler in before.items() if not is_program else ():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _answering(answer: Answer) -> Iterator[Interruption]:
+    interruption = _caught or Interruption(answer)
+    before, interruption.answer = interruption.answer, answer
+    try:
+        yield interruption
+    finally:
+        interruption.answer = before
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """A signal raises KeyboardInterrupt in the body, which keeps what it has."""
+    with _answering("raise"):
+        yield
+
+
+@contextmanager
+def finishing_steps() -> Iterator[Interruption]:
+    """A signal is only noted: the body looks at `received` after each step, and stops in order.
+
+    Where nobody catches signals, there is never anything to see.
+    """
+    with _answering("note") as interruption:
+        yield interruption
+
+
+def check_interrupted() -> None:
+    """Raises KeyboardInterrupt if there was a signal: before the next piece of work, or where an error may come of it."""
+    if _caught is not None and _caught.received is not None:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def starting_workers() -> Iterator[None]:
+    """Processes that start in the body never see a signal that reaches all of the group: this one ends them.
+
+    They call `leave_signals_to_parent` when they can. This process sees its signals after the body.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        with _answering("note"):  # other threads may take the signal, and Python handles it here nevertheless
+            yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    if _caught is not None and _caught.answer == "raise":
+        check_interrupted()
+
+
+def leave_signals_to_parent() -> None:
+    """In a worker process: only its parent can end it, by SIGTERM or by its own end."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    wait: Callable[[set[int]], Any] | None = getattr(signal, "sigwaitinfo", None)
+    if wait is None:  # macOS: nobody can tell where a signal comes from
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        return
+    threading.Thread(target=_end_when_told, args=(wait, os.getppid()), daemon=True).start()
+
+
+def _end_when_told(wait: Callable[[set[int]], Any], parent: int) -> None:
+    while wait({signal.SIGTERM}).si_pid != parent:
+        pass
+    os._exit(128 + signal.SIGTERM)

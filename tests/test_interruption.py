@@ -1,0 +1,119 @@
+"""Signals end work in order, only where somebody asked for that."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from robustvit.interruption import catching_signals, check_interrupted, finishing_steps, interruptible, starting_workers
+
+
+def send(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """In a process of its own, which does not import torch."""
+    line = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.run(line, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_is_an_interruption_with_the_exit_code_of_a_shell(number: int, code: int) -> None:
+    before = signal.getsignal(number)
+    with catching_signals() as interruption, pytest.raises(KeyboardInterrupt), interruptible():
+        send(number)
+    assert interruption.exit_code == code
+    assert signal.getsignal(number) is before
+
+
+def test_a_step_is_finished_before_the_work_stops() -> None:
+    with catching_signals(), finishing_steps() as interruption:
+        send(signal.SIGTERM)
+        assert interruption.received == signal.SIGTERM
+        with pytest.raises(KeyboardInterrupt):
+            check_interrupted()
+
+
+def test_a_signal_while_workers_start_is_seen_afterwards() -> None:
+    started = []
+    with catching_signals(), interruptible(), pytest.raises(KeyboardInterrupt), starting_workers():
+        started.append(send(signal.SIGTERM))
+    assert started == [None]
+
+
+def test_the_same_signal_sent_twice_by_a_scheduler_is_one() -> None:
+    with catching_signals(), finishing_steps() as interruption:
+        send(signal.SIGTERM)
+        send(signal.SIGTERM)
+        assert interruption.received == signal.SIGTERM
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as by nohup
+    try:
+        with catching_signals() as interruption, interruptible():
+            send(signal.SIGHUP)
+        assert interruption.received is None
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_another_thread_can_run_a_command() -> None:
+    codes: list[object] = []
+
+    def work() -> None:
+        with catching_signals() as interruption, interruptible(), finishing_steps():
+            codes.append(interruption.received)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert codes == [None]
+
+
+def test_a_second_signal_ends_at_once_and_leaves_nothing_half_written(tmp_path: Path) -> None:
+    (tmp_path / "result.json").write_text("before")
+    script = """
+import os, signal, sys
+from pathlib import Path
+from robustvit import interruption
+from robustvit.files import write_whole
+interruption.ONE_SIGNAL_SECONDS = 0
+with interruption.catching_signals(), interruption.finishing_steps(), write_whole(Path(sys.argv[1])) as file:
+    file.write_text("ha")
+    os.kill(os.getpid(), signal.SIGINT)
+    print("goes on", flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("never said", flush=True)
+"""
+    done = run(script, tmp_path / "result.json")
+    assert (done.returncode, done.stdout) == (143, "goes on\n")
+    assert "Traceback" not in done.stderr
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["before"]
+
+
+def test_a_worker_is_ended_by_its_parent_only() -> None:
+    script = """
+import os, signal, subprocess, sys, time
+from robustvit.interruption import leave_signals_to_parent, starting_workers
+with starting_workers():
+    worker = os.fork()
+if not worker:
+    leave_signals_to_parent()
+    time.sleep(60)
+for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+    subprocess.run(["/bin/sh", "-c", f"kill -{int(number)} {worker}"], check=True)
+    time.sleep(0.1)
+assert os.waitpid(worker, os.WNOHANG) == (0, 0)
+os.kill(worker, signal.SIGTERM)
+print(os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]))
+"""
+    done = run(script)
+    assert (done.stdout, done.stderr) == ("143\n", "")

@@ -22,6 +22,7 @@ from robustvit.data.layouts import open_pictures
 from robustvit.data.protocols import Protocol
 from robustvit.data.scenes import Scenes
 from robustvit.evaluation.attack_examples import _chosen
+from robustvit.evaluation.classes import Matching
 from robustvit.evaluation.classification import Outcome, Task
 from robustvit.evaluation.conditions import CLEAN, Damage
 from robustvit.evaluation.evaluate import UnfinishedRunError
@@ -172,11 +173,11 @@ def test_the_settings_and_the_meaning_of_each_attack_are_in_the_results(found: A
 
 def test_examples_show_what_the_attack_did(found: Any) -> None:
     examples = found.models[0].attack_examples
-    assert len(examples) == 2
-    for example in examples:
-        assert example.clean.right
-        assert [attacked.attack for attacked in example.attacked] == list(ALL)
-        assert all(attacked.change.startswith("data:image/png") for attacked in example.attacked)
+    assert [attacked.attack for example in examples for attacked in example.attacked] == [
+        name for name in ALL for _ in range(2)
+    ]
+    assert all(example.clean.right for example in examples)
+    assert all(attacked.change.startswith("data:image/png") for example in examples for attacked in example.attacked)
     assert examples[0].attacked[0].scale == 100  # 1/255 x 100 is the most that fits between grey and white
     assert found.models[0].examples == ()  # clean pictures alone would say nothing more
 
@@ -186,24 +187,24 @@ def task_of(right: dict[str, list[bool]]) -> tuple[Task, Outcome]:
     made = tuple(build_attack(*given) for given in (("fgsm", None), ("patches-random", {"masks": 2})))
     pictures = open_pictures("scenes-easy:10", scene_size=(32, 32))
     protocol = Protocol("model", (32, 32), 32)
-    task = Task(pictures, protocol, (CLEAN,), Damage(), tuple(range(10)), None, (0.0,) * 3, (1.0,) * 3, attacks=made)
+    task = Task(pictures, protocol, (CLEAN,), Damage(), Matching(10, tuple(range(10))), (0.0,) * 3, (1.0,) * 3, attacks=made)
     answers = np.where(np.array(list(right.values())), 0, 1)
     ids = [picture.id for picture in pictures]
     return task, Outcome(ids, np.zeros(10, np.int64), answers, np.ones((4, 10), np.float32), [])
 
 
-def test_strips_show_first_what_an_attack_turned_then_other_right_ones_then_any() -> None:
+def test_the_strip_of_an_attack_shows_first_what_it_turned_then_other_right_ones_then_any() -> None:
     clean = [i in (1, 2, 4, 6, 9) for i in range(10)]
     rows = {"clean": clean, "fgsm": list(clean), "mask 1": list(clean), "mask 2": [False] * 10}  # mask 2 is not shown
     rows["fgsm"][4] = rows["mask 1"][9] = False
     task, outcome = task_of(rows)
-    names = outcome.ids
-    assert [p.id for p in _chosen(task, outcome, 1)] == [names[4]]
-    assert [p.id for p in _chosen(task, outcome, 2)] == [names[4], names[9]]
-    assert [p.id for p in _chosen(task, outcome, 4)] == [names[i] for i in (4, 9, 1, 2)]
-    assert [p.id for p in _chosen(task, outcome, 7)] == [names[i] for i in (4, 9, 1, 2, 6, 0, 5)]
+    names, mask = outcome.ids, task.attacks[1].rows[0]
+    assert _chosen(task, outcome, "fgsm", 1) == [names[4]]
+    assert _chosen(task, outcome, mask, 1) == [names[9]]
+    assert _chosen(task, outcome, "fgsm", 3) == [names[i] for i in (4, 1, 6)]
+    assert _chosen(task, outcome, "fgsm", 7) == [names[i] for i in (4, 1, 2, 6, 9, 0, 5)]
     everything = dict.fromkeys(rows, [False] * 10)
-    assert [p.id for p in _chosen(*task_of(everything), 3)] == [names[i] for i in (0, 3, 6)]
+    assert _chosen(*task_of(everything), "fgsm", 3) == [names[i] for i in (0, 3, 6)]
 
 
 def test_attacks_stand_beside_suites(model: Any) -> None:

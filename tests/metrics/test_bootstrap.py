@@ -42,12 +42,15 @@ def _outcomes(pictures: int = 300) -> np.ndarray:
 @given(outcomes, st.integers(0, 100))
 def test_the_interval_contains_the_estimate(values: list[bool], seed: int) -> None:
     interval = bootstrap_mean(values, seed=seed, resamples=500)
+    if len(set(values)) == 1:
+        assert np.isnan([interval.low, interval.high]).all()  # draws of equal pictures say nothing
+        return
     assert 0 <= interval.low <= interval.estimate <= interval.high <= 1
     assert interval.estimate == pytest.approx(np.mean(values))
 
 
 @settings(deadline=None)
-@given(outcomes)
+@given(outcomes.filter(lambda values: len(set(values)) == 2))
 def test_a_higher_level_gives_a_wider_interval(values: list[bool]) -> None:
     narrow, wide = (bootstrap_mean(values, level=level, resamples=200) for level in (0.5, 0.99))
     assert wide.low <= narrow.low <= narrow.high <= wide.high
@@ -92,7 +95,8 @@ def test_pictures_are_resampled_together_in_all_cells() -> None:
     values = np.random.default_rng(2).uniform(size=50) < 0.5
     same = np.stack([values, values])
     interval = bootstrap_cells(same, lambda accuracies: accuracies[..., 0] - accuracies[..., 1])
-    assert (interval.low, interval.estimate, interval.high) == (0, 0, 0)
+    assert interval.estimate == 0
+    assert np.isnan([interval.low, interval.high]).all()  # 0 in every draw, of which nothing is learned
 
 
 def test_a_large_test_set_is_resampled_in_parts_with_the_right_spread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +145,8 @@ def test_pairing_leaves_out_what_makes_pictures_hard_for_both_networks() -> None
 @given(outcomes, st.integers(0, 100))
 def test_a_network_does_not_differ_from_itself(values: list[bool], seed: int) -> None:
     found = bootstrap_differences([values], [values], {"clean": clean_accuracy_of([CLEAN])}, seed=seed, resamples=50)
-    assert (found["clean"].estimate, found["clean"].low, found["clean"].high) == (0, 0, 0)
+    assert found["clean"].estimate == 0
+    assert np.isnan([found["clean"].low, found["clean"].high]).all()
 
 
 def test_differences_of_other_cells_or_pictures_are_refused() -> None:

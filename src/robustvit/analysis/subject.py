@@ -23,7 +23,7 @@ from robustvit.data.layouts import SCENES, LayoutError, open_pictures
 from robustvit.data.loose_pictures import NO_LABEL, loose_pictures
 from robustvit.data.pictures import PICTURE_SUFFIXES, Picture, PictureSet, SomePictures, UnreadablePictureError
 from robustvit.data.protocols import Protocol, normalisation_of, protocol_of
-from robustvit.evaluation.classes import ClassMismatchError, match_classes
+from robustvit.evaluation.classes import ClassMismatchError, label_names_of, match_classes
 from robustvit.evaluation.conditions import Condition, Damage
 from robustvit.methods.probing import evaluation_mode
 from robustvit.recording import NothingRecordedError, has_attention
@@ -326,7 +326,10 @@ def make_subject(
         return Subject(name, network, pictures, protocol, None, options)
     outputs = getattr(network, "num_classes", None)
     try:
-        targets, _ = match_classes(pictures.classes, int(outputs or 0), class_map=class_map)
+        labels = label_names_of(network)
+        targets: tuple[int, ...] | None = match_classes(
+            pictures.classes, int(outputs or 0), class_map=class_map, label_names=labels
+        ).targets
     except ClassMismatchError:
         if class_map is not None:
             raise

@@ -38,7 +38,8 @@ class PgdSettings:
     def __post_init__(self) -> None:
         if not 0 <= self.eps <= 1:
             raise ValueError(
-                f"eps={self.eps!r} is not possible; give a share of the pixel range, such as {1 / 255:.5f} for 1/255"
+                f"eps={self.eps:g} is not possible; give a share of the pixel range, 0 to 1: "
+                f"{f'{self.eps:g}/255 for {self.eps:g} steps of grey' if 1 < self.eps <= 255 else 'such as 8/255'}"
             )
         if not self.step > 0:
             raise ValueError(f"step={self.step!r} is not possible; give more than 0, in the units of eps")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from robustvit.cli.console import note, print_json
-from robustvit.cli.measured import measure, print_results
+from robustvit.cli.measured import measure, print_results, tell_notes
 from robustvit.cli.networks import load_networks
 
 if TYPE_CHECKING:
@@ -131,6 +131,7 @@ def attack(
     covered: Annotated[PatchOptions, tyro.conf.arg(name="")] = PatchOptions(),  # noqa: B008
     autoattack: Annotated[AutoAttackOptions, tyro.conf.arg(name="")] = AutoAttackOptions(),  # noqa: B008
     suite: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]")] = ("clean",),
+    severity: Annotated[tuple[int, ...], tyro.conf.arg(metavar="S [S ...]")] = (1, 2, 3, 4, 5),
     output: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("out"),
     resume: bool = False,
     limit: Annotated[int | None, COUNT] = None,
@@ -143,6 +144,7 @@ def attack(
     batch_size: Annotated[int, tyro.conf.arg(metavar="B")] = 32,
     device: str = "cpu",
     untrained: bool = False,
+    predictions: bool = False,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
     """Measure how much of a classifier's accuracy survives attacks on its pictures.
@@ -153,6 +155,7 @@ def attack(
         data: pictures, as for eval: a folder of class folders, a .tar file, scenes, ...
         attack: fgsm, pgd, patch-fool, patches-random, patches-adversarial, autoattack.
         suite: what else to measure, as for eval.
+        severity: of the corruptions of these suites.
         output: folder for results.json, results.csv and report.html.
         resume: go on with an interrupted run in the output folder; a finished one is shown again.
         limit: attack only that many pictures, drawn by the seed.
@@ -165,21 +168,30 @@ def attack(
         batch_size: pictures at once.
         device: cpu, cuda, cuda:1, mps, ...
         untrained: allow a network without weights (to try things out).
+        predictions: also write predictions.csv: the answer to every picture, clean and attacked.
         as_json: print JSON.
     """
     attacks = _build(attack, dict(_given(gradient, patch_fool, covered, autoattack)))
     options = {"num_classes": num_classes, "img_size": img_size}
     networks = load_networks(models, untrained, {k: v for k, v in options.items() if v}, device)
-    how = {"class_map": class_map, "protocol": protocol, "size": img_size, "limit": limit, "seed": seed, "resume": resume}
-    how["ignore_orientation"] = ignore_orientation
+    how: dict[str, Any] = {
+        "class_map": class_map,
+        "protocol": protocol,
+        "size": img_size,
+        "limit": limit,
+        "seed": seed,
+        "resume": resume,
+    }
+    how |= {"severity": severity, "predictions": predictions, "ignore_orientation": ignore_orientation}
     results = measure(networks, data, output, {**how, "suite": suite, "attacks": attacks, "batch_size": batch_size})
     if int(os.environ.get("RANK", "0")):
         return
     if as_json:
         print_json(results.to_json())
+        tell_notes(results, output)
         return
     print_results(results, _accuracies(results), lambda difference: list(difference.summary))
-    note(f"{output}/report.html shows it; {output}/results.json and results.csv have the numbers")
+    tell_notes(results, output)
 
 
 def _given(*groups: Any) -> Iterator[tuple[str, Any]]:

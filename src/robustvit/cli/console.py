@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn, track
+from rich.progress import track
+
+from robustvit.progress import progress_bar
 
 from robustvit.interruption import check_interrupted, interruptible
 
@@ -66,40 +67,6 @@ def steps(items: Sequence[Item], description: str) -> Iterator[Item]:
     """Goes through `items` with a bar on stderr, silent off a terminal."""
     console = Console(stderr=True)
     yield from track(items, description, console=console, transient=True, disable=not console.is_terminal)
-
-
-@contextmanager
-def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
-    """Gives a function to be told (what is being done, steps done, steps in all), and shows it with the time left on stderr.
-
-    Off a terminal, a line a minute.
-    """
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _line_a_minute()
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        tasks: dict[str, Any] = {}
-
-        def report(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(what, total=total)
-            bar.update(tasks[what], completed=done, total=total)
-
-        yield report
-
-
-def _line_a_minute() -> Callable[[str, int, int], None]:
-    said = time.monotonic()
-
-    def report(what: str, done: int, total: int) -> None:
-        nonlocal said
-        if time.monotonic() - said >= 60:
-            said = time.monotonic()
-            note(f"{what}: {done} of {total} ({done / max(total, 1):.0%})")
-
-    return report
 
 
 @contextmanager

@@ -55,6 +55,8 @@ def demo(
 def _print(results: Results, output: Path) -> None:
     from rich.table import Table
 
+    from robustvit.report.numbers import change, change_interval, verdict
+
     table = Table(header_style="bold", pad_edge=False)
     table.add_column("scenes-easy (generated)")
     for model in results.models:
@@ -62,10 +64,12 @@ def _print(results: Results, output: Path) -> None:
     difference = results.between(results.models[1].name, results.models[0].name)[0].summary
     table.add_column("difference (95 % interval)", justify="right")
     for name, label in SHOWN.items():
-        gap = difference[name]
-        bounds = "" if gap.low is None or gap.high is None else f" ({100 * gap.low:+.1f} to {100 * gap.high:+.1f})"
+        if (gap := difference.get(name)) is None:
+            continue
+        reach, remark = change_interval(name, gap), verdict(gap)
+        told = "; ".join(text for text in (reach, remark) if text)
         values = (f"{model.summary[name].value:.1%}" for model in results.models)
-        table.add_row(label, *values, f"{100 * gap.value:+.1f}{bounds}")
+        table.add_row(label, *values, f"{change(name, gap.value)} ({told})" if told else change(name, gap.value))
     console = tables()
     console.print(table)
     console.print(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from robustvit.cli.console import note, print_json
-from robustvit.cli.measured import measure, print_results
+from robustvit.cli.console import print_json
+from robustvit.cli.measured import measure, print_results, tell_notes
 from robustvit.cli.networks import load_networks
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def eval(  # noqa: A001
     *,
     data: Annotated[str, tyro.conf.arg(metavar="PATH")],
     suite: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]")] = ("common15",),
+    severity: Annotated[tuple[int, ...], tyro.conf.arg(metavar="S [S ...]")] = (1, 2, 3, 4, 5),
     output: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("out"),
     resume: bool = False,
     limit: Annotated[int | None, tyro.conf.arg(metavar="N")] = None,
@@ -40,6 +41,7 @@ def eval(  # noqa: A001
     batch_size: Annotated[int, tyro.conf.arg(metavar="B")] = 32,
     device: str = "cpu",
     untrained: bool = False,
+    predictions: bool = False,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
     """Measure how much of a classifier's accuracy survives noise, blur, weather and compression.
@@ -47,9 +49,11 @@ def eval(  # noqa: A001
     Args:
         models: NAME (published weights are fetched), NAME=FILE (weights of your own), FILE (a checkpoint that says which
             network it is of), hf-hub:ID or local-dir:FOLDER; ours, published or timm's names. Several are compared.
-        data: a folder of class folders, a .tar file, a CIFAR folder, wds/... or hfds/..., or scenes (the embedded data set).
+        data: a folder of class folders or one that `robustvit corrupt` wrote, a .tar file, a CIFAR folder, wds/... or
+            hfds/..., or scenes (the embedded data set).
         suite: clean, common15, all19, extra4, noise, blur, weather, digital, patches, imagenet-c, imagenet-a, imagenet-r,
-            imagenet-p, cifar10-c, cifar100-c.
+            imagenet-p, cifar10-c, cifar100-c; or corruptions by their names, as fog.
+        severity: of the corruptions; numbers that need all five, as mCE, are left out with fewer.
         output: folder for results.json, results.csv and report.html.
         resume: go on with an interrupted run in the output folder; a finished one is shown again.
         limit: measure only that many pictures, drawn by the seed.
@@ -66,21 +70,30 @@ def eval(  # noqa: A001
         batch_size: pictures at once.
         device: cpu, cuda, cuda:1, mps, ...
         untrained: allow a network without weights (to try things out).
+        predictions: also write predictions.csv: the answer to every picture under every condition.
         as_json: print JSON.
     """
     given = {"num_classes": num_classes, "img_size": img_size}
     networks = load_networks(models, untrained, {k: v for k, v in given.items() if v}, device)
-    how = {"class_map": class_map, "protocol": protocol, "size": img_size, "limit": limit, "seed": seed, "resume": resume}
+    how: dict[str, Any] = {
+        "class_map": class_map,
+        "protocol": protocol,
+        "size": img_size,
+        "limit": limit,
+        "seed": seed,
+        "resume": resume,
+    }
     how |= {"jpeg": not no_jpeg, "channel_order": "bgr" if bgr else "rgb", "frost_folder": frost_folder}
-    how["ignore_orientation"] = ignore_orientation
+    how |= {"severity": severity, "predictions": predictions, "ignore_orientation": ignore_orientation}
     results = measure(networks, data, output, {**how, "suite": suite, "batch_size": batch_size})
     if int(os.environ.get("RANK", "0")):
         return
     if as_json:
         print_json(results.to_json())
+        tell_notes(results, output)
         return
     print_results(results, _summaries(results), _ranking)
-    note(f"{output}/report.html shows it; {output}/results.json and results.csv have the numbers")
+    tell_notes(results, output)
 
 
 def _shown(name: str, value: Value) -> str:
@@ -92,11 +105,14 @@ def _shown(name: str, value: Value) -> str:
 def _summaries(results: Results) -> Table:
     from rich.table import Table
 
+    from robustvit.report.comparison import summary_names
+
     table = Table(header_style="bold", pad_edge=False)
     table.add_column("")
     for model in results.models:
         table.add_column(model.name, justify="right")
-    rows = [(key.replace("_", " "), [m.summary.get(key) for m in results.models], key) for key in _keys(results)]
+    keys = summary_names(results.models)
+    rows = [(key.replace("_", " "), [m.summary.get(key) for m in results.models], key) for key in keys]
     for number, measurement in enumerate(results.models[0].measurements):
         suites = f" ({', '.join(measurement.suites)})" if number else ""
         for group in measurement.group_accuracies if len(measurement.group_accuracies) > 1 else ():
@@ -105,10 +121,6 @@ def _summaries(results: Results) -> Table:
     for label, values, key in rows:
         table.add_row(label, *(_shown(key, value) if value else "" for value in values))
     return table
-
-
-def _keys(results: Results) -> list[str]:
-    return list(dict.fromkeys(key for model in results.models for key in model.summary))
 
 
 def _ranking(difference: Difference) -> list[str]:

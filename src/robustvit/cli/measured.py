@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robustvit.cli.console import going_on, progress_bar, tables
+from robustvit.cli.console import going_on, note, tables
+from robustvit.progress import progress_bar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from robustvit.evaluation.results import Difference, Results
 
-__all__ = ["measure", "print_results"]
+__all__ = ["measure", "print_results", "tell_notes"]
 
 
 def measure(networks: dict[str, Any], data: str, output: Path, how: dict[str, Any]) -> Results:
@@ -48,11 +49,23 @@ def print_results(results: Results, table: Table, compared: Callable[[Difference
             console.print(told, highlight=False)
 
 
+def tell_notes(results: Results, output: Path) -> None:
+    """Says on stderr what to know before using the numbers, and where they are."""
+    from robustvit.evaluation.classes import TEMPLATE
+    from robustvit.report.page import REMARK_TITLES
+
+    for names, remark in results.remarks():
+        note(f"{REMARK_TITLES[remark.kind]}{f' ({names})' if names else ''}: {remark.text}")
+        if remark.kind == "class-mismatch" and (output / TEMPLATE).exists():
+            note(f"{output / TEMPLATE} has the classes with the outputs that were taken for them: edit it, and give it")
+    note(f"{output}/report.html shows it; {output}/results.json and results.csv have the numbers")
+
+
 def _differences(results: Results, compared: Callable[[Difference], Sequence[str]]) -> Table:
     """Every two networks, with paired intervals."""
     from rich.table import Table
 
-    from robustvit.report.numbers import change, change_interval, is_clear
+    from robustvit.report.numbers import change, change_interval, verdict
 
     table = Table(header_style="bold", pad_edge=False)
     for heading in ("difference", "of", "points", "95 % interval", ""):
@@ -60,7 +73,6 @@ def _differences(results: Results, compared: Callable[[Difference], Sequence[str
     for difference in results.differences:
         for name in compared(difference):
             value = difference.summary[name]
-            remark = "may be chance" if is_clear(value) is False else ""
-            numbers = (change(name, value.value), change_interval(name, value))
-            table.add_row(f"{difference.first} - {difference.second}", name.replace("_", " "), *numbers, remark)
+            numbers = (change(name, value.value), change_interval(name, value), verdict(value))
+            table.add_row(f"{difference.first} - {difference.second}", name.replace("_", " "), *numbers)
     return table

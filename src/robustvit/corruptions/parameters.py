@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
-__all__ = ["FAMILIES", "Family", "family_of_size", "parameters"]
+__all__ = ["FAMILIES", "SEVERITIES", "Family", "family_of_size", "parameters"]
 
 Family = Literal["imagenet", "cifar", "tiny", "arbitrary"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
 SIZES: dict[Family, int] = {"imagenet": 224, "cifar": 32, "tiny": 64}
+SEVERITIES: tuple[int, ...] = (1, 2, 3, 4, 5)
 SMALLEST = 32
 """Pixels that the shorter side of a picture must have."""
 

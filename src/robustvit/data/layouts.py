@@ -1,7 +1,7 @@
 """The data sets that people have on disk, found by their layout.
 
 Class folders are read in `class_folders`, tar files, `wds/...` and `hfds/...` in `archives`, CIFAR by torchvision; the arrays
-of CIFAR-C and the trees of ImageNet-C are found here. `scenes` is the embedded data set.
+of CIFAR-C are found here, the trees of ImageNet-C in `corrupted_pictures`. `scenes` is the embedded data set.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Literal
 
 import numpy as np
 
-from robustvit.corruptions.registry import corruption_names
+from robustvit.corruptions.parameters import SEVERITIES
 from robustvit.data.cifar_classes import CIFAR_CLASSES
 from robustvit.data.class_folders import LayoutError, folder_pictures, plain_name
+from robustvit.data.corrupted_pictures import corrupted_pictures
 from robustvit.data.pictures import ArrayPictures, DatasetPictures, PictureSet, ReaderPictures
 
 __all__ = ["LayoutError", "Split", "cifar_c_pictures", "imagenet_c_pictures", "open_pictures", "suite_folder"]
@@ -125,38 +126,26 @@ def suite_folder(data: str | Path, suite: str) -> Path:
     return next((entry for entry in below if entry.name == suite), below[0] if below else path)
 
 
-def imagenet_c_pictures(root: Path, names: Sequence[str]) -> dict[tuple[str, int], PictureSet] | None:
-    """(corruption, severity) -> pictures, from `root/CORRUPTION/SEVERITY/CLASS/PICTURE`; None if `root` is no such tree.
-
-    They are published files, so that EXIF tags are ignored, as the published programs do.
-
-    Raises:
-        LayoutError: some of the named corruptions or severities are missing.
-    """
-    groups = [root, *(root / g for g in ("noise", "blur", "weather", "digital", "extra"))]  # as in the published archives
-
-    def folder(name: str, severity: int) -> Path | None:
-        return next((g / name / str(severity) for g in groups if (g / name / str(severity)).is_dir()), None)
-
-    if not any(folder(name, severity) for name in corruption_names("all19") for severity in range(1, 6)):
+def imagenet_c_pictures(
+    root: Path, names: Sequence[str], severities: Sequence[int] = SEVERITIES
+) -> dict[tuple[str, int], PictureSet] | None:
+    """`corrupted_pictures`, with a warning where the order of the classes may surprise."""
+    pictures = corrupted_pictures(root, names, severities)
+    if pictures is None:
         return None
-    found = {(name, severity): folder(name, severity) for name in names for severity in range(1, 6)}
-    if missing := [f"{name}/{severity}" for (name, severity), path in found.items() if path is None]:
-        raise LayoutError(
-            f"{root} lacks {', '.join(missing[:8])}{' and more' if len(missing) > 8 else ''}; expected "
-            f"{root}/CORRUPTION/SEVERITY/CLASS/PICTURE.JPEG for {', '.join(names)} and severities 1 to 5"
-        )
-    pictures = {cell: folder_pictures(path, ignore_orientation=True) for cell, path in found.items() if path is not None}
     _told(next(iter(pictures.values())))
     return dict(pictures)
 
 
-def cifar_c_pictures(root: Path, names: Sequence[str], *, kind: str | None = None) -> dict[tuple[str, int], PictureSet]:
+def cifar_c_pictures(
+    root: Path, names: Sequence[str], severities: Sequence[int] = SEVERITIES, *, kind: str | None = None
+) -> dict[tuple[str, int], PictureSet]:
     """(corruption, severity) -> pictures, from `root/CORRUPTION.npy` and `root/labels.npy`.
 
     Args:
         root: the folder.
         names: the corruptions.
+        severities: of 1 to 5.
         kind: whose classes they have, "cifar10" or "cifar100"; None leaves them without names.
 
     Raises:
@@ -180,7 +169,7 @@ def cifar_c_pictures(root: Path, names: Sequence[str], *, kind: str | None = Non
                 f"{root / name}.npy has {len(images)} pictures for {len(labels)} labels; expected five times the same"
             )
         per_severity = len(images) // 5
-        for severity in range(1, 6):
+        for severity in severities:
             rows = slice((severity - 1) * per_severity, severity * per_severity)
             cells[name, severity] = ArrayPictures(images[rows], labels[rows], str(root), classes)
     return cells

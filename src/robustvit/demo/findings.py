@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from robustvit.evaluation.results import ModelResults, Results, Value
+from robustvit.metrics.bootstrap import SAME
 from robustvit.report.numbers import percent
 from robustvit.report.page import Chapter
 
@@ -24,13 +25,13 @@ def findings_chapter(results: Results) -> Chapter:
         f"about the same size, and were trained on the same generated pictures, for the same number of updates, with the same "
         f"settings. They have {robust.parameters:,} and {plain.parameters:,} parameters."
     )
-    text = (
-        what,
-        _verdict(plain, robust, "clean_accuracy", "On clean pictures", difference["clean_accuracy"]),
-        _verdict(plain, robust, "mean_accuracy_15", "Over 15 corruptions at 5 severities", difference["mean_accuracy_15"]),
-        _verdict(plain, robust, "retention", "Of their own clean accuracy", difference["retention"]),
-        CAUTION,
-    )
+    compared = {
+        "clean_accuracy": "On clean pictures",
+        "mean_accuracy_15": "Over 15 corruptions at 5 severities",
+        "retention": "Of their own clean accuracy",
+    }
+    verdicts = (_verdict(plain, robust, n, where, difference[n]) for n, where in compared.items() if n in difference)
+    text = (what, *verdicts, CAUTION)
     return Chapter("What was found", text)
 
 
@@ -41,10 +42,12 @@ def _verdict(plain: ModelResults, robust: ModelResults, name: str, where: str, d
     numbers = f"{where}, {robust.name} and {plain.name} {verb} {shown}"
     points = f"{100 * difference.value:+.1f} points"
     if difference.low is None or difference.high is None:
-        return f"{numbers}: {points}."
+        return f"{numbers}: {points}; the pictures are too few to tell more."
     bounds = f"{100 * difference.low:+.1f} to {100 * difference.high:+.1f}"
     if difference.low > 0:
         return f"{numbers}: {points} ({bounds}) for the robust network."
     if difference.high < 0:
         return f"{numbers}: {points} ({bounds}); here the plain network is ahead."
+    if abs(difference.value) < SAME:
+        return f"{numbers}: no difference on average ({bounds})."
     return f"{numbers}: {points} ({bounds}), which may be chance."

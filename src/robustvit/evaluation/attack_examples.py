@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from robustvit.data.pictures import Picture
 from robustvit.evaluation.attacking import Attacker
 from robustvit.evaluation.classification import Outcome, Task, predict
-from robustvit.evaluation.conditions import CLEAN
-from robustvit.evaluation.examples import class_name, data_uri
+from robustvit.evaluation.conditions import CLEAN, Condition
+from robustvit.evaluation.examples import data_uri
 from robustvit.evaluation.results import AttackedPicture, AttackExample, ExamplePicture
 
 __all__ = ["make_attack_examples"]
@@ -21,7 +21,8 @@ SCALES = (1, 2, 5, 10, 20, 50, 100, 200)
 
 
 def make_attack_examples(attacker: Attacker, task: Task, outcome: Outcome, count: int) -> tuple[AttackExample, ...]:
-    """Pictures spread over the set: first those that an attack turned from right to wrong, then other right ones, then any.
+    """For each attack, pictures spread over the set: those that this attack turned from right to wrong; where it fooled fewer,
+    then others that were right, then any.
 
     They are attacked again, in one batch. That gives what was measured, but for AutoAttack in groups, which are others then.
 
@@ -29,45 +30,49 @@ def make_attack_examples(attacker: Attacker, task: Task, outcome: Outcome, count
         attacker: who attacked.
         task: with attacks.
         outcome: of that task.
-        count: of pictures, at most `MOST`.
+        count: of pictures for each attack, at most `MOST`.
     """
-    pictures = _chosen(task, outcome, min(count, MOST))
+    chosen = {attack.name: _chosen(task, outcome, attack.rows[0], min(count, MOST)) for attack in task.attacks}
+    pictures = _found(task, {name for names in chosen.values() for name in names})
+    examples: list[AttackExample] = []
+    for attack, names in chosen.items():
+        examples += _under_attack(attacker, task, attack, [pictures[name] for name in names])
+    return tuple(examples)
+
+
+def _under_attack(attacker: Attacker, task: Task, attack: str, pictures: list[Picture]) -> list[AttackExample]:
     images = torch.stack([task.protocol.apply(picture.open()) for picture in pictures])
     targets = [task.target(picture) for picture in pictures]
     model = attacker.model.network
-    shown = _answers(model, task, images, CLEAN.name, targets)
-    attacked: list[list[AttackedPicture]] = [[] for _ in pictures]
-    for name, pixels in zip(_names(task), attacker.rows(images, targets, [p.id for p in pictures]), strict=True):
-        if not name:
-            continue  # one mask of several is enough to see
-        for place, answer in enumerate(_answers(model, task, pixels.cpu(), name, targets)):
-            change, scale = _change(pixels[place].cpu() - images[place].float() / 255)
-            attacked[place].append(AttackedPicture(name, change, scale, answer))
-    return tuple(
-        AttackExample(picture.id, class_name(task, target), clean, tuple(under))
-        for picture, target, clean, under in zip(pictures, targets, shown, attacked, strict=True)
-    )
+    clean = _answers(model, task, images, CLEAN.name, targets)
+    pixels = next(attacker.rows(images, targets, [p.id for p in pictures], only=attack)).cpu()  # one mask of several will do
+    under = _answers(model, task, pixels, attack, targets)
+    examples = []
+    for place, (picture, target) in enumerate(zip(pictures, targets, strict=True)):
+        change, scale = _change(pixels[place] - images[place].float() / 255)
+        attacked = AttackedPicture(attack, change, scale, under[place])
+        examples.append(AttackExample(picture.id, task.class_name(target), clean[place], (attacked,)))
+    return examples
 
 
-def _names(task: Task) -> list[str]:
-    """Of the rows that attacks make: the attack, or nothing for rows that are not shown."""
-    return [attack.name if row == 0 else "" for attack in task.attacks for row in range(len(attack.rows))]
-
-
-def _chosen(task: Task, outcome: Outcome, count: int) -> list[Picture]:
+def _chosen(task: Task, outcome: Outcome, row: str, count: int) -> list[str]:
+    """Ids of the pictures to show for an attack, of which `row` is the first row."""
     right = outcome.correct[task.rows.index(CLEAN)]
-    attacked = [row for row, name in enumerate(_names(task), start=len(task.conditions)) if name]
-    fooled = right & ~outcome.correct[attacked].all(axis=0)
+    fooled = right & ~outcome.correct[task.rows.index(Condition(row))]
     wanted: list[str] = []
     for group in (fooled, right & ~fooled, ~right):
         wanted += _spread([outcome.ids[i] for i in group.nonzero()[0]], count - len(wanted))
+    return wanted
+
+
+def _found(task: Task, names: set[str]) -> dict[str, Picture]:
     found: dict[str, Picture] = {}
     for picture in task.pictures:
-        if picture.id in wanted:
+        if picture.id in names:
             found[picture.id] = picture
-        if len(found) == len(wanted):
+        if len(found) == len(names):
             break
-    return [found[name] for name in wanted]
+    return found
 
 
 def _spread(names: list[str], count: int) -> list[str]:
@@ -80,7 +85,7 @@ def _answers(model: nn.Module, task: Task, images: Tensor, condition: str, targe
     confidences, answers = predict(model, task, images)
     pixels = images if images.dtype == torch.uint8 else (images * 255).round().byte()
     return [
-        ExamplePicture(condition, 0, data_uri(picture), class_name(task, answer), confidence, answer == target)
+        ExamplePicture(condition, 0, data_uri(picture), task.class_name(answer), confidence, answer == target)
         for picture, answer, confidence, target in zip(pixels, answers.tolist(), confidences.tolist(), targets, strict=True)
     ]
 

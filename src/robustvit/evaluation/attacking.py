@@ -66,17 +66,18 @@ class Attacker:
             self.ready = [attack.ready(self.model, self._batches(learned), self.seed) for attack in self.attacks]
         return self.ready
 
-    def rows(self, images: Tensor, labels: Sequence[int], ids: Sequence[str]) -> Iterator[Tensor]:
+    def rows(self, images: Tensor, labels: Sequence[int], ids: Sequence[str], only: str | None = None) -> Iterator[Tensor]:
         """For every row of every attack, the attacked pictures float [B, 3, H, W] in 0 .. 1.
 
         Args:
             images: uint8 [B, 3, H, W], clean.
             labels: positions among the outputs that compete.
             ids: of the pictures.
+            only: the name of an attack; None for all.
         """
         device = _device(self.model)
         x, y = images.to(device).float() / 255, torch.as_tensor(labels, device=device)
-        for attack in self.prepare():
+        for attack in (attack for attack in self.prepare() if only in (None, attack.name)):
             for row in range(len(attack.rows)):
                 attacked = attack(self.model, x, y, seed=attack.row_seed(self.seed, row), sample_ids=ids)
                 yield torch.where(attacked.isfinite(), attacked, x)  # a network without finite outputs has no gradient

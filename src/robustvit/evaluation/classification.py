@@ -24,7 +24,7 @@ from robustvit.attacks.pixel_network import PixelNetwork
 from robustvit.data.pictures import Picture, PictureSet, UnreadablePictureError
 from robustvit.data.protocols import Protocol
 from robustvit.evaluation.attacking import CHANGES, Attacker, size_of_change
-from robustvit.evaluation.classes import ClassMismatchError
+from robustvit.evaluation.classes import ClassMismatchError, Matching
 from robustvit.evaluation.conditions import Condition, Damage
 from robustvit.evaluation.prefetch import Prefetch
 from robustvit.files import write_whole
@@ -48,8 +48,7 @@ class Task:
         protocol: how a picture becomes the input.
         conditions: what each picture meets, the clean one first if it is there.
         damage: how conditions are made.
-        targets: class of the set -> position among the columns.
-        columns: outputs of the network that compete; None for all.
+        matching: of the classes of the set and the outputs of the network.
         mean, std: of the input.
         batch_size: pictures at once.
         attacks: made from the clean pictures, after the conditions.
@@ -59,12 +58,32 @@ class Task:
     protocol: Protocol
     conditions: tuple[Condition, ...]
     damage: Damage
-    targets: tuple[int, ...]
-    columns: tuple[int, ...] | None
+    matching: Matching
     mean: tuple[float, ...]
     std: tuple[float, ...]
     batch_size: int = 32
     attacks: tuple[Attack, ...] = ()
+
+    @property
+    def targets(self) -> tuple[int, ...]:
+        """Class of the set -> position among the columns."""
+        return self.matching.targets
+
+    @property
+    def columns(self) -> tuple[int, ...] | None:
+        """Outputs of the network that compete; None for all."""
+        return self.matching.columns
+
+    @property
+    def outputs(self) -> int:
+        """How many compete."""
+        return len(self.columns) if self.columns is not None else self.matching.outputs
+
+    def class_name(self, position: int) -> str:
+        """What an answer (a position among the columns) is called; the number of the output where nobody knows."""
+        if position == NO_ANSWER:
+            return "no answer"
+        return self.matching.names.get(position) or f"output {position if self.columns is None else self.columns[position]}"
 
     @property
     def rows(self) -> tuple[Condition, ...]:

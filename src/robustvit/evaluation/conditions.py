@@ -12,10 +12,11 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from robustvit.corruptions.parameters import SEVERITIES
 from robustvit.corruptions.patches import IMAGENET_MEAN, IMAGENET_STD, occlude_patches
-from robustvit.corruptions.registry import ChannelOrder, corrupt, corruption_names
+from robustvit.corruptions.registry import CORRUPTIONS, ChannelOrder, corrupt, corruption_names
 
-__all__ = ["CLEAN", "GROUPS", "PATCH_SHARE", "Condition", "Damage", "conditions_of", "patch_side"]
+__all__ = ["CLEAN", "GROUPS", "PATCH_SHARE", "Condition", "Damage", "conditions_of", "names_in", "patch_side"]
 
 GROUPS = ("common15", "extra4", "all19", "noise", "blur", "weather", "digital")
 JPEG_QUALITY = 85
@@ -108,11 +109,22 @@ def patch_side(size: tuple[int, int]) -> int:
     raise ValueError(f"the suite 'patches' cannot divide {size[0]}x{size[1]} pixels into patches; give another size")
 
 
-def conditions_of(suite: str) -> tuple[Condition, ...]:
-    """The conditions that a suite adds to the clean one."""
+def conditions_of(suite: str, severities: Sequence[int] = SEVERITIES) -> tuple[Condition, ...]:
+    """The conditions that a suite adds to the clean one.
+
+    Args:
+        suite: "clean", "patches", a corruption, one of `GROUPS`, or a suite of files whose corruptions are the common ones.
+        severities: of the corruptions.
+    """
     if suite == "clean":
         return ()
     if suite == "patches":
         return (Condition("patches"),)
-    names = corruption_names("common15" if suite == "imagenet-c" else suite)
-    return tuple(Condition(name, severity) for name in names for severity in range(1, 6))
+    return tuple(Condition(name, severity) for name in names_in(suite) for severity in severities)
+
+
+def names_in(suite: str) -> tuple[str, ...]:
+    """The corruptions of a suite that has some."""
+    if suite in CORRUPTIONS:
+        return (suite,)
+    return corruption_names(suite if suite in GROUPS else "common15")

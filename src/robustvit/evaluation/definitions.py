@@ -6,6 +6,8 @@ __all__ = ["DEFINITIONS"]
 
 DEFINITIONS = {
     "clean_accuracy": "Share of the pictures whose first answer is right (top-1), without any corruption.",
+    "class_accuracies": "Class by class: share of its pictures that is right as they are (clean), averaged over corruptions "
+    "and severities (corrupted), and under each attack.",
     "mean_accuracy_15": "Top-1 accuracy, averaged over the 15 common corruptions and their 5 severities.",
     "mean_accuracy_19": "Top-1 accuracy, averaged over all 19 corruptions and their 5 severities.",
     "mean_accuracy": "Top-1 accuracy, averaged over the corruptions and severities that were measured.",
@@ -45,8 +47,12 @@ DEFINITIONS = {
     "corruption_accuracies": "Top-1 accuracy under each corruption, averaged over its severities.",
     "group_accuracies": "Top-1 accuracy, averaged over the corruptions of a group (noise, blur, weather, digital) that were "
     "measured and their severities. With all 19 corruptions, the extra ones count in their groups.",
-    "interval": "95 % interval from 1000 bootstrap samples of the pictures, the same ones in every cell.",
+    "interval": "95 % interval. Of a single accuracy (clean, one corruption at one severity, one attack) Wilson's: all "
+    "accuracies under which so many right answers would be no surprise. Of means over several cells, retention and mCE from "
+    "1000 bootstrap samples of the pictures, the same ones in every cell; where all samples agree, a mean gets Wilson's, and "
+    "other numbers get none.",
     "differences": "A number of one network minus that of another, on the pictures that both saw. Its 95 % interval is from "
     "1000 bootstrap samples that are the same pictures for both (paired), so it says more than two separate intervals. "
-    "Where it includes 0, the difference may be chance.",
+    "Where it includes 0, the difference may be chance. Without an interval, the pictures do not tell: no picture is right "
+    "for one network and wrong for the other, or too few are.",
 }

@@ -33,6 +33,7 @@ def describe_data(job: Job) -> dict[str, Any]:
         "classes": len(pictures.classes) or len(task.targets),
         "origin": made if job.kind == "memory" else "files on disk",
         **({"class_order": order} if order else {}),
+        **({"classes_matched_by": task.matching.by} if pictures.classes else {}),
     }
 
 

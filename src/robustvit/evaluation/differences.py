@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
-from robustvit.evaluation.results import Difference, ModelResults
-from robustvit.evaluation.scores import Scores
+from robustvit.evaluation.results import Difference
+from robustvit.evaluation.runs import Measured
 
 __all__ = ["differences_of"]
 
 
-def differences_of(networks: Sequence[tuple[ModelResults, Sequence[Scores]]], seed: int) -> tuple[Difference, ...]:
+def differences_of(networks: Sequence[Measured], seed: int) -> tuple[Difference, ...]:
     """Every two networks in every measurement, the earlier one minus the later one.
 
     Args:
@@ -19,8 +19,9 @@ def differences_of(networks: Sequence[tuple[ModelResults, Sequence[Scores]]], se
         seed: of the intervals.
     """
     found = []
-    for (first, ours), (second, theirs) in combinations(networks, 2):
-        for measurement, one, other in zip(first.measurements, ours, theirs, strict=True):
+    for ours, theirs in combinations(networks, 2):
+        first, second = ours.results, theirs.results
+        for measurement, one, other in zip(first.measurements, ours.scores, theirs.scores, strict=True):
             images, summary, groups = one.minus(other, seed)
             if images:
                 found.append(Difference(first.name, second.name, measurement.suites, images, summary, groups))

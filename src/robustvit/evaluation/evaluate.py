@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import shutil
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -14,17 +15,20 @@ from typing import Any
 from torch import nn
 
 from robustvit.attacks.attack import Attack
+from robustvit.corruptions.parameters import SEVERITIES
 from robustvit.corruptions.registry import ChannelOrder
 from robustvit.evaluation.attacking import as_attacks
-from robustvit.evaluation.classes import read_class_map
+from robustvit.evaluation.classes import ClassMismatchError, read_class_map, write_template
 from robustvit.evaluation.conditions import Damage
 from robustvit.evaluation.differences import differences_of
+from robustvit.evaluation.notes import few_pictures_note
 from robustvit.evaluation.plan import Job, Settings, plan
 from robustvit.evaluation.processes import Processes, join_processes
 from robustvit.evaluation.results import Results
 from robustvit.evaluation.runs import NetworkRun, Report, run_network
 from robustvit.evaluation.unfinished import UnfinishedRunError, fingerprint_of, finished_results, unfinished_folder
 from robustvit.locking import locking_output
+from robustvit.progress import progress_bar
 
 __all__ = ["Report", "UnfinishedRunError", "evaluate"]
 
@@ -35,6 +39,7 @@ def evaluate(
     data: Any,
     suite: str | Sequence[str] = "common15",
     *,
+    severity: int | Sequence[int] = SEVERITIES,
     attacks: str | Attack | Sequence[str | Attack] = (),
     class_map: str | Path | dict[str, int] | None = None,
     protocol: str | None = None,
@@ -49,7 +54,8 @@ def evaluate(
     examples: int = 6,
     output: str | Path | None = None,
     resume: bool = False,
-    report: Report | None = None,
+    predictions: bool = False,
+    report: Report | bool | None = None,
 ) -> Results:
     """How much of a classifier's accuracy survives.
 
@@ -59,7 +65,8 @@ def evaluate(
             evaluation mode and left as it was.
         data: what `open_pictures` takes, or a dataset of (picture, label). Suites of files are also looked for in a
             folder of their name inside it.
-        suite: one or several of `SUITES`.
+        suite: one or several of `SUITES`, or corruptions by their names.
+        severity: of the corruptions, one or several of 1 to 5. Numbers that need all five, as mCE, are left out with fewer.
         attacks: to make on the clean pictures, by name or as `build_attack` gives them.
         class_map: class name -> output of the network, or a JSON file of that; needed where they are not in the same order.
         protocol: of `PROTOCOLS`; by default the suite's own ("model", or what its files were made for). The films of
@@ -76,18 +83,34 @@ def evaluate(
         output: folder for the results, see `Results.save`; meanwhile for what is done so far, so that an interrupted run
             can go on.
         resume: go on with what is in `output`. A run that is finished there is not repeated.
-        report: told about progress.
+        predictions: keep the answer to every picture under every condition: `Results.predictions`, and predictions.csv in
+            `output`.
+        report: told about progress; True shows a bar on stderr.
     """
     models = _named(model)
     suites = (suite,) if isinstance(suite, str) else tuple(dict.fromkeys(suite))
     damage = Damage(seed, False, channel_order, Path(frost_folder) if frost_folder else None)
     mapping = class_map if isinstance(class_map, dict) or class_map is None else read_class_map(class_map)
-    settings = Settings(protocol, size, limit, batch_size, jpeg, damage, mapping, as_attacks(attacks), ignore_orientation)
+    severities = (severity,) if isinstance(severity, int) else tuple(sorted(set(severity)))
+    made = (jpeg, damage, mapping, as_attacks(attacks), ignore_orientation)
+    settings = Settings(protocol, size, limit, batch_size, *made, severities, predictions)
     _check(settings, output, resume)
-    jobs = {name: plan(network, data, suites, settings) for name, network in models.items()}
-    work = _Work(models, jobs, suites, settings, examples, report)
-    with join_processes() as processes:
+    jobs = {name: _planned(network, data, suites, settings, output) for name, network in models.items()}
+    told = report if callable(report) else None
+    with progress_bar() if report is True else nullcontext(told) as bar, join_processes() as processes:
+        work = _Work(models, jobs, suites, settings, examples, bar)
         return _run(work, processes) if output is None else _run_and_save(work, processes, Path(output), resume)
+
+
+def _planned(network: nn.Module, data: Any, suites: Sequence[str], settings: Settings, output: str | Path | None) -> list[Job]:
+    """The jobs; classes that do not match leave a class map to be completed in the output folder."""
+    try:
+        return plan(network, data, suites, settings)
+    except ClassMismatchError as error:
+        if error.template and output is not None:
+            place = write_template(Path(output), error.template)
+            error.add_note(f"a class map to be completed is in {place}: edit it, and give --class-map {place}")
+        raise
 
 
 @dataclass(frozen=True)
@@ -108,32 +131,47 @@ def _run(work: _Work, processes: Processes, folder: Path | None = None, fingerpr
     networks = []
     for i, (name, network) in enumerate(work.models.items()):
         own = folder / f"model-{i}" if folder else None
-        run = NetworkRun(name, network, own, processes, told, settings.damage.seed)
+        run = NetworkRun(name, network, own, processes, told, settings.damage.seed, settings.predictions)
         networks.append(run_network(run, work.jobs[name], work.examples))
-    first = networks[0][0].measurements[0].data
+    first = networks[0].results.measurements[0].data
+    differences = differences_of(networks, settings.damage.seed)
+    few = [note for d in differences if (note := few_pictures_note(d.images)) is not None][:1]
     return Results(
-        models=tuple(results for results, _ in networks),
+        models=tuple(network.results for network in networks),
         suites=work.suites,
         data={**first, "limit": settings.limit, "seed": settings.damage.seed, "batch_size": settings.batch_size},
         versions=_versions(),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         fingerprint=fingerprint,
-        differences=differences_of(networks, settings.damage.seed),
+        differences=differences,
+        notes=tuple(few),
+        predictions=tuple(table for network in networks for table in network.predictions),
     )
 
 
 def _run_and_save(work: _Work, processes: Processes, output: Path, resume: bool) -> Results:
     """Goes on with what is in `output`, or shows again what is finished there."""
     fingerprint = fingerprint_of(work.models, work.jobs, work.suites, work.settings)
-    if resume and (finished := finished_results(output, fingerprint)):
+    has_answers = not work.settings.predictions or (output / "predictions.csv").is_file()  # they cannot be had from JSON
+    if resume and has_answers and (finished := finished_results(output, fingerprint)):
         return finished
     folder = unfinished_folder(output, fingerprint, resume, processes)
     results = _run(work, processes, folder, fingerprint)
     if processes.rank == 0:
         results.save(output)
+        _offer_class_map(work, results, output)
         shutil.rmtree(folder, ignore_errors=True)
     processes.gather(None)  # nobody leaves before the result is written
     return results
+
+
+def _offer_class_map(work: _Work, results: Results, output: Path) -> None:
+    """Writes the classes with the outputs that were taken for them, where these do not seem to match."""
+    for network in results.models:
+        for job, measured in zip(work.jobs[network.name], network.measurements, strict=True):
+            task = job.tasks[0]
+            if task.pictures.classes and any(note.kind == "class-mismatch" for note in measured.notes):
+                write_template(output, dict(zip(task.pictures.classes, task.targets, strict=True)))
 
 
 def _named(model: Any) -> dict[str, nn.Module]:

@@ -16,7 +16,7 @@ from robustvit.evaluation.classification import Task, predict
 from robustvit.evaluation.conditions import CLEAN, Condition
 from robustvit.evaluation.results import Example, ExamplePicture
 
-__all__ = ["class_name", "data_uri", "make_examples"]
+__all__ = ["data_uri", "make_examples"]
 
 SIDE = 160
 """Larger pictures are shown at this size."""
@@ -40,7 +40,10 @@ def make_examples(model: nn.Module, task: Task, count: int) -> tuple[Example, ..
 
 
 def _shown(conditions: Sequence[Condition]) -> list[Condition]:
-    by_name = {c.name: c for c in conditions if c.severity in (0, 3)}
+    by_name: dict[str, Condition] = {}
+    for c in conditions:  # the middle severity, or the nearest one that was measured
+        if c.name not in by_name or abs(c.severity - 3) < abs(by_name[c.name].severity - 3):
+            by_name[c.name] = c
     names = [n for n in SHOWN if n in by_name] or [n for n in by_name if n != "clean"][:4]
     return [CLEAN, *(by_name[n] for n in names)]
 
@@ -51,15 +54,9 @@ def _example(model: nn.Module, task: Task, picture: Picture, image: Tensor, cond
     target = task.targets[picture.label]
     shown = []
     for condition, pixels, confidence, answer in zip(conditions, seen, confidences.tolist(), answers.tolist(), strict=True):
-        name = class_name(task, answer)
+        name = task.class_name(answer)
         shown.append(ExamplePicture(condition.name, condition.severity, data_uri(pixels), name, confidence, answer == target))
-    return Example(picture.id, class_name(task, target), tuple(shown))
-
-
-def class_name(task: Task, position: int) -> str:
-    """The name of the class of the pictures that this answer means, or the number of the output."""
-    classes = [c for c, target in zip(task.pictures.classes, task.targets, strict=False) if target == position]
-    return classes[0] if classes else f"output {position if task.columns is None else task.columns[position]}"
+    return Example(picture.id, task.class_name(target), tuple(shown))
 
 
 def data_uri(pixels: Tensor) -> str:

@@ -14,20 +14,22 @@ from torch import nn
 from robustvit.attacks.attack import Attack
 from robustvit.attacks.pixel_network import check_network, frozen
 from robustvit.corruptions.frost_textures import frost_textures
-from robustvit.corruptions.parameters import SMALLEST
-from robustvit.corruptions.registry import corruption_names
+from robustvit.corruptions.parameters import SEVERITIES, SMALLEST
+from robustvit.corruptions.registry import CORRUPTIONS
+from robustvit.data.corrupted_pictures import copy_settings, corrupted_folders
 from robustvit.data.films import FilmSet, MadeFilms, StoredFilms
 from robustvit.data.layouts import LayoutError, cifar_c_pictures, imagenet_c_pictures, open_pictures, suite_folder
 from robustvit.data.pictures import DatasetPictures, PictureSet, SomePictures, UnreadablePictureError
 from robustvit.data.protocols import Protocol, normalisation_of, protocol_of
 from robustvit.evaluation.attacking import ATTACK_SUITE
-from robustvit.evaluation.classes import match_classes
+from robustvit.evaluation.classes import Matching, label_names_of, match_classes
 from robustvit.evaluation.classification import Task
-from robustvit.evaluation.conditions import CLEAN, GROUPS, Condition, Damage, conditions_of, patch_side
+from robustvit.evaluation.conditions import CLEAN, GROUPS, Condition, Damage, conditions_of, names_in, patch_side
 from robustvit.evaluation.sequences import FILM_SIZES, film_kinds
 from robustvit.memory import fits_memory
+from robustvit.models.names import nearest
 
-__all__ = ["SUITES", "Job", "Settings", "plan"]
+__all__ = ["SUITES", "Job", "Settings", "check_suites", "plan"]
 
 SUITES = {
     "clean": "the pictures as they are",
@@ -46,6 +48,8 @@ SUITES = {
     "cifar10-c": "CIFAR-10-C: CORRUPTION.npy and labels.npy",
     "cifar100-c": "CIFAR-100-C, likewise",
 }
+"""Besides these, every corruption is a suite by its name: "fog"."""
+WITHOUT_SEVERITIES = ("clean", "patches", "imagenet-a", "imagenet-r", "imagenet-p")
 TRIED = 20
 """Pictures to look at before the work starts, until one fits."""
 
@@ -63,6 +67,8 @@ class Settings:
     class_map: dict[str, int] | None = None
     attacks: tuple[Attack, ...] = ()
     ignore_orientation: bool = False
+    severities: tuple[int, ...] = SEVERITIES
+    predictions: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,7 @@ class Job:
             files show.
         cell_suites: the suite of each cell.
         films: of "sequences".
+        left_out: conditions that the suites ask for and the files do not have.
     """
 
     suites: tuple[str, ...]
@@ -85,6 +92,23 @@ class Job:
     cells: tuple[Condition, ...] = ()
     cell_suites: tuple[str, ...] = ()
     films: FilmSet | None = None
+    left_out: tuple[Condition, ...] = ()
+
+
+def check_suites(suites: Sequence[str], severities: Sequence[int] = SEVERITIES) -> None:
+    """Raises ValueError for a suite that there is not, and for severities that there are not or that no suite has."""
+    for suite in suites:
+        if suite not in SUITES and suite not in CORRUPTIONS:
+            hint = nearest(suite, [*SUITES, *CORRUPTIONS]).removesuffix("?")
+            choice = f"choose among {', '.join(SUITES)}, or a corruption by its name"
+            raise ValueError(f"there is no suite {suite!r}{hint}; {choice}")
+    if not severities or not set(severities) <= set(SEVERITIES):
+        raise ValueError(f"severity {', '.join(map(str, severities)) or 'none'} is not possible; give some of 1, 2, 3, 4, 5")
+    if tuple(severities) != SEVERITIES and all(suite in WITHOUT_SEVERITIES for suite in suites):
+        raise ValueError(
+            f"severity {', '.join(map(str, severities))} has no effect on {', '.join(suites) or 'attacks'}; choose a suite "
+            "with corruptions, such as common15 or fog"
+        )
 
 
 def plan(model: nn.Module, data: Any, suites: Sequence[str], settings: Settings) -> list[Job]:
@@ -94,13 +118,14 @@ def plan(model: nn.Module, data: Any, suites: Sequence[str], settings: Settings)
         ValueError: an unknown suite; files that are missing (LayoutError); classes that do not match (ClassMismatchError);
             pictures that the network cannot take.
     """
-    if wrong := [s for s in suites if s not in SUITES]:
-        raise ValueError(f"there is no suite {wrong[0]!r}; choose among {', '.join(SUITES)}")
+    check_suites(suites, settings.severities)
     if settings.damage.frost_folder is not None:
         frost_textures(settings.damage.frost_folder)  # says at once what is wrong with it
     jobs = []
-    in_memory = [s for s in suites if s in ("clean", "patches", *GROUPS)]
-    if in_memory or settings.attacks:
+    in_memory = [s for s in suites if s in ("clean", "patches", *GROUPS, *CORRUPTIONS)]
+    if isinstance(data, str | Path) and corrupted_folders(Path(data)) and (in_memory or settings.attacks):
+        jobs.append(_corrupted_job(model, Path(data), in_memory, settings))
+    elif in_memory or settings.attacks:
         jobs.append(_memory_job(model, data, in_memory or ["clean"], settings))
     builders = {"imagenet-c": _imagenet_c, "imagenet-a": _imagenet_subset, "imagenet-r": _imagenet_subset}
     builders |= {"imagenet-p": _sequences, "cifar10-c": _cifar_c, "cifar100-c": _cifar_c}
@@ -176,11 +201,12 @@ def _task(
     subset: Literal["a", "r"] | None = None,
 ) -> Task:
     outputs = _outputs(model, protocol.size)
-    targets, columns = match_classes(pictures.classes, outputs, class_map=settings.class_map, subset=subset)
+    how: Any = dict(class_map=settings.class_map, subset=subset, label_names=label_names_of(model))
+    matching = match_classes(pictures.classes, outputs, **how)
     mean, std = normalisation_of(model)
     patch = patch_side(protocol.size) if Condition("patches") in conditions else settings.damage.patch
     damage = replace(settings.damage, jpeg=jpeg, patch=patch, mean=mean, std=std)
-    return Task(pictures, protocol, conditions, damage, targets, columns, mean, std, settings.batch_size)
+    return Task(pictures, protocol, conditions, damage, matching, mean, std, settings.batch_size)
 
 
 def _protocol(own: str, model: nn.Module, settings: Settings, *, published: bool = False) -> Protocol:
@@ -190,17 +216,49 @@ def _protocol(own: str, model: nn.Module, settings: Settings, *, published: bool
 
 
 def _memory_job(model: nn.Module, data: Any, suites: Sequence[str], settings: Settings) -> Job:
-    asked = {condition: suite for suite in reversed(suites) for condition in conditions_of(suite)}
-    ordered = dict.fromkeys(condition for suite in suites for condition in conditions_of(suite))
-    conditions = (CLEAN, *ordered)
+    asked = _asked(suites, settings)
+    conditions = (CLEAN, *asked)
     protocol = _protocol("model", model, settings)
     _check_size(protocol, conditions)
     task = _task(model, _pictures(data, settings, protocol), protocol, conditions, settings)
     task = replace(task, attacks=settings.attacks)
     _check_attacks(model, task)
-    cell_suites = ["clean", *(asked[condition] for condition in ordered)]
+    cell_suites = ["clean", *asked.values()]
     cell_suites += [ATTACK_SUITE] * (len(task.rows) - len(conditions))
     return Job(tuple(suites), "memory", (task,), task.rows, tuple(cell_suites))
+
+
+def _asked(suites: Sequence[str], settings: Settings) -> dict[Condition, str]:
+    """Conditions in the order of the suites -> the first suite that asks for them."""
+    asked: dict[Condition, str] = {}
+    for suite in suites:
+        for condition in conditions_of(suite, settings.severities):
+            asked.setdefault(condition, suite)
+    return asked
+
+
+def _corrupted_job(model: nn.Module, root: Path, suites: Sequence[str], settings: Settings) -> Job:
+    """The corruptions that a folder has as files, as `robustvit corrupt` writes them."""
+    if settings.attacks or any(suite in ("clean", "patches") for suite in suites):
+        what = "attacks" if settings.attacks else "the suite " + next(s for s in suites if s in ("clean", "patches"))
+        raise LayoutError(
+            f"{root} has corrupted copies of pictures (CORRUPTION/SEVERITY/...), and {what} needs clean ones; give their "
+            "folder, or choose suites of corruptions, such as common15 or fog"
+        )
+    asked = _asked(suites, settings)
+    names = tuple(dict.fromkeys(condition.name for condition in asked))
+    found = imagenet_c_pictures(root, names, settings.severities)
+    assert found is not None
+    protocol = _protocol(_copied_protocol(root, model, settings), model, settings, published=True)
+    job = _files_job(model, tuple(suites), found, protocol, settings)
+    left_out = tuple(condition for condition in asked if condition not in job.cells)
+    return replace(job, cell_suites=tuple(asked[cell] for cell in job.cells), left_out=left_out)
+
+
+def _copied_protocol(root: Path, model: nn.Module, settings: Settings) -> str:
+    """A centre crop of copies that were cropped to the size of the input already; whole or other ones as the network says."""
+    size, copied = protocol_of("none", model, settings.size).size, copy_settings(root)
+    return "crop" if copied is None or size == (copied.get("size"),) * 2 else "model"
 
 
 def _check_attacks(model: nn.Module, task: Task) -> None:
@@ -221,16 +279,19 @@ def _check_size(protocol: Protocol, conditions: Sequence[Condition]) -> None:
 def _imagenet_c(model: nn.Module, data: Any, suite: str, settings: Settings) -> Job:
     if isinstance(data, str | Path):
         root = suite_folder(data, suite)
-        found = imagenet_c_pictures(root, corruption_names("common15"))
+        found = imagenet_c_pictures(root, names_in(suite), settings.severities)
         if found:
-            return _files_job(model, suite, found, _protocol("crop", model, settings, published=True), settings)
+            own = _copied_protocol(root, model, settings)
+            job = _files_job(model, (suite,), found, _protocol(own, model, settings, published=True), settings)
+            missing = tuple(c for c in conditions_of(suite, settings.severities) if c not in job.cells)
+            return replace(job, left_out=missing)
         if root != Path(data):
             raise LayoutError(
                 f"{root} is no ImageNet-C; expected {root}/CORRUPTION/SEVERITY/CLASS/PICTURE.JPEG. Without that folder, the "
                 "corruptions are made in memory"
             )
     protocol = _protocol("imagenet-c", model, settings)
-    conditions = (CLEAN, *conditions_of(suite))
+    conditions = (CLEAN, *conditions_of(suite, settings.severities))
     _check_size(protocol, conditions)
     task = _task(model, _pictures(data, settings, protocol), protocol, conditions, settings, jpeg=settings.jpeg)
     return Job((suite,), "memory", (task,), conditions, (suite,) * len(conditions))
@@ -255,7 +316,7 @@ def _sequences(model: nn.Module, data: Any, suite: str, settings: Settings) -> J
     if root is not None and StoredFilms.found(root):
         mean, std = normalisation_of(model)
         no_pictures = SomePictures(DatasetPictures((), str(root)), ())
-        task = Task(no_pictures, protocol, (CLEAN,), settings.damage, (), None, mean, std, settings.batch_size)
+        task = Task(no_pictures, protocol, (CLEAN,), settings.damage, Matching(0, ()), mean, std, settings.batch_size)
         return Job((suite,), "sequences", (task,), films=StoredFilms(root, kinds))
     task = _task(model, _pictures(data, settings, protocol), protocol, (CLEAN,), settings)
     return Job((suite,), "sequences", (task,), films=MadeFilms(task.pictures, kinds, benchmark, settings.damage.seed))
@@ -266,17 +327,22 @@ def _cifar_c(model: nn.Module, data: Any, suite: str, settings: Settings) -> Job
         raise ValueError(f"the suite {suite!r} reads files; give the folder that has them")
     fits = protocol_of("none", model, settings.size).size == (32, 32)
     protocol = _protocol("none" if fits else "squash", model, settings)
-    found = cifar_c_pictures(suite_folder(data, suite), corruption_names("common15"), kind=suite.removesuffix("-c"))
-    return _files_job(model, suite, found, protocol, settings)
+    place, kind = suite_folder(data, suite), suite.removesuffix("-c")
+    found = cifar_c_pictures(place, names_in(suite), settings.severities, kind=kind)
+    return _files_job(model, (suite,), found, protocol, settings)
 
 
 def _files_job(
-    model: nn.Module, suite: str, found: dict[tuple[str, int], PictureSet], protocol: Protocol, settings: Settings
+    model: nn.Module,
+    suites: tuple[str, ...],
+    found: dict[tuple[str, int], PictureSet],
+    protocol: Protocol,
+    settings: Settings,
 ) -> Job:
     cells = tuple(Condition(name, severity) for name, severity in found)
     chosen = _same_pictures(list(found.values()), settings)
     tasks = tuple(_task(model, pictures, protocol, (CLEAN,), settings) for pictures in chosen)
-    return Job((suite,), "files", tasks, cells, (suite,) * len(cells))
+    return Job(suites, "files", tasks, cells, suites[:1] * len(cells))
 
 
 def _same_pictures(sets: list[PictureSet], settings: Settings) -> list[PictureSet]:

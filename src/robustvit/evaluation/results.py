@@ -6,14 +6,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from robustvit.evaluation.class_accuracies import ClassAccuracy
 from robustvit.evaluation.definitions import DEFINITIONS
+from robustvit.evaluation.notes import Note
+from robustvit.evaluation.predictions import Predictions, prediction_rows
+from robustvit.evaluation.rows import COLUMNS, rows_of
 from robustvit.files import write_whole
 from robustvit.tables import write_csv
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
 __all__ = [
     "DEFINITIONS",
@@ -81,7 +88,7 @@ class ExamplePicture:
 
     condition: str
     severity: int
-    image: str
+    image: str = field(repr=False)
     answer: str
     confidence: float
     right: bool
@@ -108,14 +115,14 @@ class AttackedPicture:
     """
 
     attack: str
-    change: str
+    change: str = field(repr=False)
     scale: float
     shown: ExamplePicture
 
 
 @dataclass(frozen=True)
 class AttackExample:
-    """One picture of the set, clean and under every attack."""
+    """One picture of the set, clean and under attacks: one, where pictures are chosen for each attack."""
 
     id: str
     label: str
@@ -137,6 +144,8 @@ class Measurement:
         group_accuracies: "noise", "blur", ... -> mean accuracy over its corruptions.
         corruption_accuracies: corruption -> mean accuracy over its severities.
         attacks: attack -> its settings.
+        notes: what to know before using the numbers.
+        class_accuracies: class by class.
     """
 
     suites: tuple[str, ...]
@@ -148,6 +157,11 @@ class Measurement:
     group_accuracies: dict[str, Value] = field(default_factory=dict)
     corruption_accuracies: dict[str, Value] = field(default_factory=dict)
     attacks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
+    class_accuracies: tuple[ClassAccuracy, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Measurement({', '.join(self.suites)} on {self.data.get('name', 'pictures')}: {_told(self.summary)})"
 
 
 @dataclass(frozen=True)
@@ -178,6 +192,9 @@ class ModelResults:
     seconds: float = 0.0
     measurements: tuple[Measurement, ...] = ()
     attack_examples: tuple[AttackExample, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"ModelResults({self.name!r}, {len(self.cells)} cells: {_told(self.summary)})"
 
     def accuracy(self, condition: str, severity: int = 0, *, suite: str | None = None) -> float:
         """Top-1 accuracy in one cell.
@@ -236,6 +253,8 @@ class Results:
         definitions: what every number in `summary` means.
         fingerprint: of networks, pictures and settings; empty where nothing was written.
         differences: of every two networks, a measurement at a time.
+        notes: what to know about all of them, besides those of the measurements.
+        predictions: every answer to every picture, if it was asked for; in predictions.csv, not in results.json.
     """
 
     models: tuple[ModelResults, ...]
@@ -246,6 +265,40 @@ class Results:
     definitions: dict[str, str] = field(default_factory=lambda: dict(DEFINITIONS))
     fingerprint: str = ""
     differences: tuple[Difference, ...] = ()
+    notes: tuple[Note, ...] = ()
+    predictions: tuple[Predictions, ...] = field(default=(), compare=False)
+
+    def __repr__(self) -> str:
+        networks = "".join(f"\n  {model!r}" for model in self.models)
+        return f"Results({', '.join(self.suites)} on {self.data.get('name', 'pictures')}{networks})"
+
+    def remarks(self) -> list[tuple[str, Note]]:
+        """(networks it is about, or "" for all of them, note): all notes, each once."""
+        found: dict[Note, list[str]] = {note: [] for note in self.notes}
+        for model in self.models:
+            for note in (note for measurement in model.measurements for note in measurement.notes):
+                found.setdefault(note, []).append(model.name)
+        everyone = {model.name for model in self.models}
+        return [
+            ("" if not names or set(names) == everyone else ", ".join(dict.fromkeys(names)), note)
+            for note, names in found.items()
+        ]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Every cell of every network as a plain dict, with the columns of results.csv; None where there is no number."""
+        return rows_of(self.models)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """`rows` as a data frame.
+
+        Raises:
+            RuntimeError: pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise RuntimeError("to_pandas needs pandas: pip install pandas; rows() gives plain dicts without it") from error
+        return pd.DataFrame(self.rows())
 
     def between(self, first: str, second: str) -> tuple[Difference, ...]:
         """The first of these networks minus the second, a measurement at a time; empty where they were not compared."""
@@ -279,32 +332,24 @@ class Results:
         return self._summary("retention")
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """Plain values: everything but `predictions`."""
+        stored = asdict(replace(self, predictions=()))
+        del stored["predictions"]
+        return stored
 
     def save(self, folder: str | Path) -> Path:
-        """Writes results.json, results.csv and report.html; returns the folder."""
+        """Writes results.json, results.csv, report.html and, where there are any, predictions.csv; returns the folder."""
         from robustvit.report.page import write_page
 
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         with write_whole(folder / "results.json") as file:
             file.write_text(json.dumps(self.to_json(), indent=1))
-        write_csv(folder / "results.csv", self._rows())
+        write_csv(folder / "results.csv", [COLUMNS, *(list(row.values()) for row in self.rows())])
+        if self.predictions:
+            write_csv(folder / "predictions.csv", prediction_rows(self.predictions))
         write_page(self, folder / "report.html")
         return folder
-
-    def _rows(self) -> Iterator[Sequence[Any]]:
-        """Of results.csv: the heading, and one for each cell."""
-        columns = ("model", "suite", "condition", "severity", "images", "accuracy", "low", "high", "calibration_error")
-        changes = ("largest_change", "change_norm", "changed_pixels")
-        yield (*columns, "flip_probability", "top5_distance", "no_answer", *changes)
-        for model in self.models:
-            for cell in model.cells:
-                accuracy = cell.accuracy or Value(float("nan"))
-                place = (model.name, cell.suite, cell.condition, cell.severity, cell.images)
-                numbers = (accuracy.value, accuracy.low, accuracy.high, cell.calibration_error, cell.flip_probability)
-                sizes = [getattr(cell, change) for change in changes]
-                yield (*place, *numbers, cell.top5_distance, cell.no_answer, *sizes)
 
     @staticmethod
     def load(path: str | Path) -> Results:
@@ -313,7 +358,19 @@ class Results:
         stored = json.loads((path / "results.json" if path.is_dir() else path).read_text())
         models = tuple(_model_from_json(model) for model in stored.pop("models"))
         differences = tuple(_difference_from_json(difference) for difference in stored.pop("differences", ()))
-        return Results(models=models, suites=tuple(stored.pop("suites")), differences=differences, **stored)
+        notes = _notes(stored.pop("notes", ()))
+        return Results(models=models, suites=tuple(stored.pop("suites")), differences=differences, notes=notes, **stored)
+
+
+def _told(summary: dict[str, Value]) -> str:
+    """The first numbers of a summary, for a short `repr`."""
+    form = {name: ".2f" if "distance" in name else ".1%" for name in summary}
+    parts = [f"{name} {value.value:{form[name]}}" for name, value in summary.items()]
+    return ", ".join(parts[:6]) + (f", {len(parts) - 6} more" if len(parts) > 6 else "")
+
+
+def _notes(stored: Sequence[dict[str, Any]]) -> tuple[Note, ...]:
+    return tuple(Note(**note) for note in stored)
 
 
 def _value(stored: dict[str, Any] | None) -> Value | None:
@@ -331,7 +388,9 @@ def _difference_from_json(stored: dict[str, Any]) -> Difference:
 
 def _measurement_from_json(stored: dict[str, Any]) -> Measurement:
     tables = ("summary", "group_accuracies", "corruption_accuracies")
-    values = {name: _summary(stored[name]) for name in tables if name in stored}
+    values: dict[str, Any] = {name: _summary(stored[name]) for name in tables if name in stored}
+    values |= {"notes": _notes(stored.get("notes", ()))}
+    values |= {"class_accuracies": tuple(ClassAccuracy(**one) for one in stored.get("class_accuracies", ()))}
     return Measurement(**{**stored, **values, "suites": tuple(stored["suites"])})
 
 

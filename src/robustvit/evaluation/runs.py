@@ -6,24 +6,28 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from torch import nn
 
 from robustvit.evaluation.attack_examples import make_attack_examples
 from robustvit.evaluation.attacking import Attacker
+from robustvit.evaluation.class_accuracies import class_accuracies_of
 from robustvit.evaluation.classification import Outcome, Task, classify
 from robustvit.evaluation.conditions import CLEAN, Condition
 from robustvit.evaluation.description import describe_corruption, describe_data, describe_protocol
 from robustvit.evaluation.examples import make_examples
+from robustvit.evaluation.notes import Note, chance_note, few_pictures_note, left_out_note
 from robustvit.evaluation.plan import Job
+from robustvit.evaluation.predictions import Predictions, predictions_of
 from robustvit.evaluation.processes import Processes
 from robustvit.evaluation.results import AttackExample, CellResult, Example, Measurement, ModelResults, Value
 from robustvit.evaluation.scores import Scores, score_outcome
 from robustvit.evaluation.sequences import FILM_SIZES, evaluate_sequences, score_sequences, sequence_cells
 from robustvit.evaluation.summary import Summaries, cells_of, errors_of, summarise
 
-__all__ = ["NetworkRun", "Report", "run_network"]
+__all__ = ["Measured", "NetworkRun", "Report", "run_network"]
 
 Report = Callable[[str, int, int], None]
 """Told (what is being done, steps done, steps in all)."""
@@ -40,6 +44,7 @@ class NetworkRun:
         processes: that share the work.
         report: told about progress.
         seed: of the intervals.
+        keeps_answers: whether the answers to all pictures are wanted.
     """
 
     name: str
@@ -48,6 +53,7 @@ class NetworkRun:
     processes: Processes
     report: Report | None
     seed: int
+    keeps_answers: bool = False
 
     def part(self, name: str) -> Path | None:
         """The folder for one part of the unfinished work."""
@@ -63,6 +69,10 @@ class NetworkRun:
 
         return told
 
+    def answers(self, job: Job, outcome: Outcome) -> Predictions | None:
+        """The table of all answers to a job, if it is wanted."""
+        return predictions_of(self.name, job.cell_suites, job.cells, job.tasks[0], outcome) if self.keeps_answers else None
+
     def outcome(self, task: Task, what: str, part: str, attacker: Attacker | None = None) -> Outcome:
         """The answers to all pictures of a task, whoever of the processes got them."""
         share = dict(rank=self.processes.rank, world=self.processes.world)
@@ -70,6 +80,15 @@ class NetworkRun:
         mine = classify(self.model, task, attacker=attacker, folder=self.part(part), progress=progress, **share)
         batches = sorted((pair for part in self.processes.gather(mine) for pair in part), key=lambda pair: pair[0])
         return Outcome.join([outcome for _, outcome in batches], len(task.rows))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One network: its results, what the scores of each measurement are made of, and its answers where they were asked for."""
+
+    results: ModelResults
+    scores: list[Scores]
+    predictions: list[Predictions]
 
 
 @dataclass(frozen=True)
@@ -83,10 +102,11 @@ class _Found:
     clean: Outcome | None = None
     examples: tuple[Example, ...] = ()
     attack_examples: tuple[AttackExample, ...] = ()
+    predictions: Predictions | None = None
 
 
-def run_network(run: NetworkRun, jobs: Sequence[Job], examples: int) -> tuple[ModelResults, list[Scores]]:
-    """All jobs of one network, which is left in the mode it was in; and what the scores of each are made of.
+def run_network(run: NetworkRun, jobs: Sequence[Job], examples: int) -> Measured:
+    """All jobs of one network, which is left in the mode it was in.
 
     Args:
         run: the network and where its work goes.
@@ -121,7 +141,8 @@ def run_network(run: NetworkRun, jobs: Sequence[Job], examples: int) -> tuple[Mo
         seconds=time.perf_counter() - start,
         measurements=tuple(f.measurement for f in found),
     )
-    return results, [f.scores for f in found]
+    answers = [f.predictions for f in found if f.predictions is not None]
+    return Measured(results, [f.scores for f in found], answers)
 
 
 def _merged(measurements: Sequence[Measurement]) -> dict[str, Value]:
@@ -133,10 +154,31 @@ def _merged(measurements: Sequence[Measurement]) -> dict[str, Value]:
     return summary
 
 
-def _measured(job: Job, found: Summaries, errors: dict[str, float] | None = None) -> Measurement:
+def _measured(
+    job: Job,
+    found: Summaries,
+    errors: dict[str, float] | None = None,
+    *,
+    outcome: Outcome | None = None,
+    notes: Sequence[Note | None] = (),
+) -> Measurement:
     about = (describe_data(job), describe_protocol(job.tasks[0]), describe_corruption(job))
     attacks = {attack.name: attack.describe() for attack in job.tasks[0].attacks}
-    return Measurement(job.suites, *about, found.summary, errors or {}, found.groups, found.corruptions, attacks)
+    classes = class_accuracies_of(job.cells, job.tasks[0], outcome) if outcome is not None else ()
+    told = tuple(note for note in notes if note is not None)
+    tables = dict(group_accuracies=found.groups, corruption_accuracies=found.corruptions)
+    rest: Any = dict(**tables, attacks=attacks, notes=told, class_accuracies=classes)
+    return Measurement(job.suites, *about, found.summary, errors or {}, **rest)
+
+
+def _notes(job: Job, scores: Scores, outcome: Outcome) -> list[Note | None]:
+    """Of a job whose cells are the conditions of the outcome."""
+    task = job.tasks[0]
+    notes = [few_pictures_note(len(outcome.ids)) if scores.has_bootstraps else None, left_out_note(job.cells, job.left_out)]
+    if job.kind == "memory" and CLEAN in job.cells:
+        right = int(outcome.correct[job.cells.index(CLEAN)].sum())
+        notes.append(chance_note(right, len(outcome.ids), task.outputs, task.matching.by))
+    return notes
 
 
 def _require_pictures(job: Job, count: int, skipped: Sequence[tuple[str, str]]) -> None:
@@ -155,13 +197,16 @@ def _run_memory(run: NetworkRun, job: Job, part: str, examples: int) -> _Found:
     summaries = summarise(job.cells, outcome, scores, run.seed, attacks=task.attacks)
     is_attacked_only = bool(task.attacks) and len(task.conditions) == 1
     return _Found(
-        measurement=_measured(job, summaries, errors_of(job.cells, outcome)),
+        measurement=_measured(
+            job, summaries, errors_of(job.cells, outcome), outcome=outcome, notes=_notes(job, scores, outcome)
+        ),
         scores=scores,
-        cells=cells_of(job.cell_suites, job.cells, outcome, run.seed),
+        cells=cells_of(job.cell_suites, job.cells, outcome),
         skipped=outcome.skipped,
         clean=outcome.only(job.cells.index(CLEAN)),
         examples=make_examples(run.model, task, examples) if examples and not is_attacked_only else (),
         attack_examples=make_attack_examples(attacker, task, outcome, examples) if examples and task.attacks else (),
+        predictions=run.answers(job, outcome),
     )
 
 
@@ -173,19 +218,22 @@ def _run_files(run: NetworkRun, job: Job, part: str, clean: Outcome | None) -> _
     ]
     outcome = _side_by_side(job.cells, outcomes)
     _require_pictures(job, len(outcome.ids), outcome.skipped)
-    cells = cells_of(job.cell_suites, job.cells, outcome, run.seed)
+    cells = cells_of(job.cell_suites, job.cells, outcome)
+    rest: Any = dict(cells=cells, skipped=outcome.skipped, predictions=run.answers(job, outcome))
     if suite in ("imagenet-a", "imagenet-r"):
         scores = score_outcome(job.cells, outcome)
         scores = replace(scores, summary={f"{suite.replace('-', '_')}_accuracy": scores.summary["clean_accuracy"]})
-        return _Found(_measured(job, Summaries(scores.values(run.seed)[0])), scores, cells, outcome.skipped)
+        measured = _measured(job, Summaries(scores.values(run.seed)[0]), outcome=outcome, notes=_notes(job, scores, outcome))
+        return _Found(measured, scores, **rest)
+    own = outcome
     conditions: tuple[Condition, ...] = job.cells
     if clean is not None and (paired := _with_clean(outcome, clean)) is not None:
         conditions, outcome = (CLEAN, *conditions), paired
-    on_imagenet = suite == "imagenet-c"
+    on_imagenet = not suite.startswith("cifar")
     scores = score_outcome(conditions, outcome, against_alexnet=on_imagenet)
     errors = errors_of(conditions, outcome) if on_imagenet else None
     summaries = summarise(conditions, outcome, scores, run.seed)
-    return _Found(_measured(job, summaries, errors), scores, cells, outcome.skipped)
+    return _Found(_measured(job, summaries, errors, outcome=own, notes=_notes(job, scores, own)), scores, **rest)
 
 
 def _run_films(run: NetworkRun, job: Job, part: str) -> _Found:

@@ -11,20 +11,25 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from robustvit.attacks.attack import Attack
+from robustvit.corruptions.parameters import SEVERITIES
 from robustvit.corruptions.registry import CORRUPTIONS
 from robustvit.evaluation.classification import Outcome
 from robustvit.evaluation.conditions import CLEAN, Condition
 from robustvit.evaluation.results import Value
-from robustvit.metrics.bootstrap import Interval, Statistic, bootstrap_differences, bootstrap_scores
+from robustvit.metrics.bootstrap import SAME, Statistic, bootstrap_differences, bootstrap_scores
 from robustvit.metrics.cell_statistics import (
     Cell,
+    CellAccuracy,
+    MeanAccuracy,
     clean_accuracy_of,
     mean_accuracy_of,
     mean_corruption_error_of,
     relative_error_of,
     retention_of,
 )
+from robustvit.metrics.intervals import Interval
 from robustvit.metrics.mean_accuracy import CORRUPTION_SETS
+from robustvit.metrics.wilson import wilson_interval
 
 __all__ = ["Scores", "rows_of", "score_outcome", "with_interval"]
 
@@ -49,12 +54,26 @@ class Scores:
     groups: Mapping[str, Statistic] = field(default_factory=dict)
     corruptions: Mapping[str, Statistic] = field(default_factory=dict)
 
+    @property
+    def has_bootstraps(self) -> bool:
+        """Whether the interval of a score comes from draws."""
+        scores = [*self.summary.values(), *self.groups.values(), *self.corruptions.values()]
+        return any(not isinstance(score, CellAccuracy) for score in scores)
+
     def values(self, seed: int) -> tuple[dict[str, Value], dict[str, Value], dict[str, Value]]:
-        """(summary, groups, corruptions) with intervals, all from the same draws."""
+        """(summary, groups, corruptions) with intervals, those of bootstraps all from the same draws."""
         kinds = (self.summary, self.groups, self.corruptions)
         with np.errstate(divide="ignore", invalid="ignore"):  # a draw without a right answer has no retention
             found = bootstrap_scores(self.table, _joined(kinds), seed=seed)
+        for name, score in _joined(kinds).items():
+            if isinstance(score, CellAccuracy) or (isinstance(score, MeanAccuracy) and _is_unknown(found[name])):
+                found[name] = wilson_interval(*self._right(score))
         return tuple(_part(found, place, kind) for place, kind in enumerate(kinds))  # type: ignore[return-value]
+
+    def _right(self, score: CellAccuracy | MeanAccuracy) -> tuple[float, int]:
+        """(right answers, pictures); of a mean over cells, the sum of the pictures' means."""
+        pictures = self.table.shape[1]
+        return float(np.clip(score(self.table.sum(1)), 0, pictures)), pictures
 
     def minus(self, other: Scores, seed: int) -> tuple[int, dict[str, Value], dict[str, Value]]:
         """(pictures that both saw, differences of the summaries, of the groups); paired, with intervals."""
@@ -69,6 +88,9 @@ class Scores:
         )
         with np.errstate(divide="ignore", invalid="ignore"):
             found = bootstrap_differences(self.table[:, mine], other.table[:, others], _joined(kinds), seed=seed)
+        for name, score in _joined(kinds).items():
+            if isinstance(score, CellAccuracy | MeanAccuracy) and _is_unknown(found[name]):
+                found[name] = _constant_difference(found[name], len(pairs))
         return len(pairs), _part(found, 0, kinds[0]), _part(found, 1, kinds[1])
 
 
@@ -78,6 +100,22 @@ def _joined(kinds: Sequence[Mapping[str, Statistic]]) -> dict[str, Statistic]:
 
 def _part(found: Mapping[str, Interval], place: int, names: Mapping[str, object]) -> dict[str, Value]:
     return {name: with_interval(found[f"{place}:{name}"]) for name in names}
+
+
+def _is_unknown(interval: Interval) -> bool:
+    return interval.low != interval.low
+
+
+def _constant_difference(found: Interval, pictures: int) -> Interval:
+    """Of two accuracies that differ by the same on every picture, of which a bootstrap learns nothing.
+
+    Differences lie in -1..1, so half of 1 + difference is a score in 0..1, for which Wilson's interval holds. Where there is
+    no difference at all, the pictures do not tell the networks apart, and there is no interval.
+    """
+    if abs(found.estimate) < SAME:
+        return found
+    wilson = wilson_interval(pictures * min(1.0, max(0.0, (1 + found.estimate) / 2)), pictures, level=found.level)
+    return Interval(found.estimate, 2 * wilson.low - 1, 2 * wilson.high - 1, found.level)
 
 
 def with_interval(interval: Interval) -> Value:
@@ -111,7 +149,7 @@ def score_outcome(
         table=table,
         summary={
             **_accuracies(cells, names, is_ever_right),
-            **(_alexnet_scores(cells, names) if against_alexnet else {}),
+            **(_alexnet_scores(cells) if against_alexnet else {}),
             **({"patches_accuracy": mean_accuracy_of(cells, ["patches"])} if Condition("patches") in conditions else {}),
             **_attack_scores(cells, attacks),
         },
@@ -143,8 +181,9 @@ def _groups(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(CORRUPTIONS[name].group for name in names))
 
 
-def _has(names: Sequence[str], corruption_set: str) -> bool:
-    return set(names) >= set(CORRUPTION_SETS[corruption_set])
+def _has(cells: Sequence[Cell], corruption_set: str) -> bool:
+    """Whether all of a set was measured, at all severities."""
+    return {(name, severity) for name in CORRUPTION_SETS[corruption_set] for severity in SEVERITIES} <= set(cells)
 
 
 def _accuracies(cells: Sequence[Cell], names: Sequence[str], is_ever_right: bool) -> dict[str, Statistic]:
@@ -154,15 +193,15 @@ def _accuracies(cells: Sequence[Cell], names: Sequence[str], is_ever_right: bool
     if names:
         scores["mean_accuracy"] = mean_accuracy_of(cells, names)
     for key, corruption_set in (("mean_accuracy_15", "common15"), ("mean_accuracy_19", "all19")):
-        if _has(names, corruption_set):
+        if _has(cells, corruption_set):
             scores[key] = mean_accuracy_of(cells, corruption_set)
     if names and is_ever_right:  # of nothing, no share can be kept
-        scores["retention"] = retention_of(cells, "common15" if _has(names, "common15") else names)
+        scores["retention"] = retention_of(cells, "common15" if _has(cells, "common15") else names)
     return scores
 
 
-def _alexnet_scores(cells: Sequence[Cell], names: Sequence[str]) -> dict[str, Statistic]:
-    if not _has(names, "common15"):
+def _alexnet_scores(cells: Sequence[Cell]) -> dict[str, Statistic]:
+    if not _has(cells, "common15"):
         return {}
     relative = {"relative_mean_corruption_error": relative_error_of(cells)} if ("clean", 0) in cells else {}
     return {"mean_corruption_error": mean_corruption_error_of(cells), **relative}

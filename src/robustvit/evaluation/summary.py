@@ -11,9 +11,9 @@ from robustvit.evaluation.classification import NO_ANSWER, Outcome
 from robustvit.evaluation.conditions import CLEAN, Condition
 from robustvit.evaluation.results import CellResult, Value
 from robustvit.evaluation.scores import Scores, rows_of, with_interval
-from robustvit.metrics.bootstrap import bootstrap_mean
 from robustvit.metrics.calibration import calibration_error
 from robustvit.metrics.corruption_error import SEVERITIES, corruption_errors, extra_corruption_errors
+from robustvit.metrics.wilson import wilson_interval
 
 __all__ = ["Summaries", "cells_of", "errors_of", "summarise"]
 
@@ -27,14 +27,14 @@ class Summaries:
     corruptions: dict[str, Value] = field(default_factory=dict)
 
 
-def cells_of(suites: Sequence[str], conditions: Sequence[Condition], outcome: Outcome, seed: int) -> list[CellResult]:
+def cells_of(suites: Sequence[str], conditions: Sequence[Condition], outcome: Outcome) -> list[CellResult]:
     """A cell for every condition; `suites` says which suite each of them belongs to."""
     cells = []
     for suite, condition, predictions, confidences, changes in zip(
         suites, conditions, outcome.predictions, outcome.confidences, outcome.changes, strict=True
     ):
         correct = predictions == outcome.labels
-        accuracy = with_interval(bootstrap_mean(correct, seed=seed)) if len(correct) else None
+        accuracy = with_interval(wilson_interval(int(correct.sum()), len(correct))) if len(correct) else None
         gap = calibration_error(confidences.clip(0, 1), correct) if len(correct) else None
         lost = int((predictions == NO_ANSWER).sum())
         means = dict(zip(CHANGES, changes.mean(0).tolist(), strict=True)) if suite == ATTACK_SUITE and len(correct) else {}

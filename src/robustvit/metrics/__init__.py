@@ -15,7 +15,7 @@ from robustvit.metrics.alexnet import (
     ErrorTable,
     ValueTable,
 )
-from robustvit.metrics.bootstrap import Interval, bootstrap_cells, bootstrap_differences, bootstrap_mean, bootstrap_scores
+from robustvit.metrics.bootstrap import bootstrap_cells, bootstrap_differences, bootstrap_mean, bootstrap_scores
 from robustvit.metrics.calibration import calibration_error, expected_calibration_error
 from robustvit.metrics.class_subset import ClassSubset, imagenet_subset, subset_accuracy, subset_predictions
 from robustvit.metrics.corruption_error import (
@@ -26,9 +26,11 @@ from robustvit.metrics.corruption_error import (
     relative_mean_corruption_error,
 )
 from robustvit.metrics.flips import flip_probability, flip_rates, mean_flip_probability, mean_flip_rate, sequence_rule
+from robustvit.metrics.intervals import Interval
 from robustvit.metrics.mean_accuracy import CORRUPTION_SETS, mean_accuracy
 from robustvit.metrics.retention import retention
 from robustvit.metrics.top5_distance import mean_top5_distance, ranking, sequence_top5_distance, top5_distance
+from robustvit.metrics.wilson import wilson_interval
 from robustvit.metrics.zipf_distance import zipf_distance
 
 __all__ = [
@@ -71,5 +73,6 @@ __all__ = [
     "subset_accuracy",
     "subset_predictions",
     "top5_distance",
+    "wilson_interval",
     "zipf_distance",
 ]

@@ -7,30 +7,30 @@ so that a score made of several cells, such as mCE or retention, keeps their cor
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from robustvit.metrics.arrays import ArrayLike, FloatArray, require_fractions, to_floats
+from robustvit.metrics.intervals import Interval
 
-__all__ = ["Interval", "Statistic", "bootstrap_cells", "bootstrap_differences", "bootstrap_mean", "bootstrap_scores"]
+__all__ = [
+    "FEW_PICTURES",
+    "SAME",
+    "Statistic",
+    "bootstrap_cells",
+    "bootstrap_differences",
+    "bootstrap_mean",
+    "bootstrap_scores",
+]
 
 Statistic = Callable[[FloatArray], FloatArray]
 """Accuracies of the cells [..., cells] -> score [...]."""
 
+FEW_PICTURES = 30
+"""With fewer, draws resemble each other too much: intervals of a percentile bootstrap are too narrow."""
+SAME = 1e-12
+"""Scores that differ by less are equal: their sums were rounded otherwise."""
 _COUNTS_AT_ONCE = 4_000_000
-
-
-@dataclass(frozen=True)
-class Interval:
-    """An estimate and the interval around it, with what is needed to compute both again."""
-
-    estimate: float
-    low: float
-    high: float
-    level: float
-    resamples: int
-    seed: int
 
 
 def bootstrap_mean(outcomes: ArrayLike, *, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Interval:
@@ -52,6 +52,9 @@ def bootstrap_scores(
     outcomes: ArrayLike, statistics: Mapping[str, Statistic], *, level: float = 0.95, resamples: int = 1000, seed: int = 0
 ) -> dict[str, Interval]:
     """Intervals for scores of cells that show the same pictures, all from the same draws.
+
+    Where every draw gives the same score (all pictures right, or one picture), there is nothing to learn from draws: the
+    interval is NaN to NaN, not a point.
 
     Args:
         outcomes: [cells, pictures], each in 0..1; column j is the same picture in every cell.
@@ -111,7 +114,7 @@ def _interval(means: FloatArray, drawn: FloatArray, score: Statistic, level: flo
         raise ValueError(
             f"the statistic must turn [{resamples}, cells] into [{resamples}], got shape {list(np.shape(scores))}"
         )
-    low, high = np.quantile(scores, [(1 - level) / 2, (1 + level) / 2])
+    low, high = (np.nan, np.nan) if np.ptp(scores) < SAME else np.quantile(scores, [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(score(means)), float(low), float(high), level, resamples, seed)
 
 

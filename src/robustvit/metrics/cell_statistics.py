@@ -6,6 +6,7 @@ A cell is (corruption, severity), or `CLEAN`. Every score here equals the functi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from robustvit.metrics.mean_accuracy import CORRUPTION_SETS
 __all__ = [
     "CLEAN",
     "Cell",
+    "CellAccuracy",
+    "MeanAccuracy",
     "clean_accuracy_of",
     "mean_accuracy_of",
     "mean_corruption_error_of",
@@ -28,21 +31,41 @@ Cell = tuple[str, int]
 CLEAN: Cell = ("clean", 0)
 
 
-def clean_accuracy_of(cells: Sequence[Cell]) -> Statistic:
+@dataclass(frozen=True)
+class CellAccuracy:
+    """The accuracy of the cell at `position`: a single proportion, for which `wilson_interval` is made."""
+
+    position: int
+
+    def __call__(self, accuracies: FloatArray) -> FloatArray:
+        return accuracies[..., self.position]
+
+
+@dataclass(frozen=True, eq=False)
+class MeanAccuracy:
+    """A weighted mean of cells; the weights [cells] sum to 1."""
+
+    weights: FloatArray
+
+    def __call__(self, accuracies: FloatArray) -> FloatArray:
+        return accuracies @ self.weights
+
+
+def clean_accuracy_of(cells: Sequence[Cell]) -> CellAccuracy:
     """The accuracy of the clean cell."""
-    clean = _positions(cells, [CLEAN])[0]
-    return lambda accuracies: accuracies[..., clean]
+    return CellAccuracy(_positions(cells, [CLEAN])[0])
 
 
-def mean_accuracy_of(cells: Sequence[Cell], types: str | Sequence[str] | None = "common15") -> Statistic:
-    """Mean over types of the mean over their severities.
+def mean_accuracy_of(cells: Sequence[Cell], types: str | Sequence[str] | None = "common15") -> CellAccuracy | MeanAccuracy:
+    """Mean over types of the mean over their severities; of one cell, its accuracy.
 
     Args:
         cells: in the order of the accuracies.
         types: a set of corruptions by its name, or their names; None takes all types that have cells.
     """
     weights = _weights_of_mean(cells, types)
-    return lambda accuracies: accuracies @ weights
+    positions = weights.nonzero()[0]
+    return CellAccuracy(int(positions[0])) if len(positions) == 1 else MeanAccuracy(weights)
 
 
 def retention_of(cells: Sequence[Cell], types: str | Sequence[str] | None = "common15") -> Statistic:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from robustvit.corruptions.parameters import SEVERITIES
 from robustvit.metrics.alexnet import ALEXNET_ERRORS, ALEXNET_EXTRA_ERRORS, ErrorTable, ValueTable
 from robustvit.metrics.arrays import ArrayLike, FloatArray, require_fractions, require_names, to_floats
 
@@ -22,7 +23,6 @@ __all__ = [
     "relative_mean_corruption_error",
 ]
 
-SEVERITIES: tuple[int, ...] = (1, 2, 3, 4, 5)
 Errors = Mapping[str, ArrayLike]
 
 

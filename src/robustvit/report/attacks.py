@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from robustvit.evaluation.results import AttackedPicture, AttackExample, CellRes
 from robustvit.report.charts import PLAIN, Bar, bars
 from robustvit.report.numbers import MISSING, change, interval, percent
 
-__all__ = ["ATTACK_LABELS", "AttackRow", "AttackSection", "attack_key", "attack_section", "mean_changes"]
+__all__ = ["ATTACK_LABELS", "AttackRow", "AttackSection", "attack_key", "attack_label", "attack_section", "mean_changes"]
 
 ATTACK_LABELS = {
     "fgsm": "FGSM",
@@ -37,6 +38,7 @@ class AttackRow:
         largest, norm, share: the mean perturbation.
         settings: as a reader would write them.
         strips: (picture of the set, what the attack made of it).
+        remark: why a strip shows a picture that withstood, if one does.
     """
 
     label: str
@@ -48,6 +50,7 @@ class AttackRow:
     share: str
     settings: dict[str, Any]
     strips: tuple[tuple[AttackExample, AttackedPicture], ...]
+    remark: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ def attack_section(model: ModelResults, place: int) -> AttackSection | None:
     for name in names:
         value = model.summary[attack_key(name)]
         reference = clean.value if clean else None
-        rows.append(Bar(_label(name), value.value, value.low, value.high, reference, place))
+        rows.append(Bar(attack_label(name), value.value, value.low, value.high, reference, place))
     told = ", ".join(f"{row.label} {percent(row.value)}" for row in rows)
     return AttackSection(
         bars(rows, f"Accuracy under attacks: {told}", top=1.0), tuple(_row(model, n, settings[n]) for n in names)
@@ -93,7 +96,16 @@ def _row(model: ModelResults, name: str, settings: dict[str, Any]) -> AttackRow:
     strips = [(e, a) for e in model.attack_examples for a in e.attacked if a.attack == name]
     lost = MISSING if clean is None else change(key, value.value - clean.value)
     told = {k: _told(k, v) for k, v in settings.items() if v is not None and not _is_idle(k, settings)}
-    return AttackRow(_label(name), percent(value.value), interval(value), lost, *sizes, told, tuple(strips))
+    shown = (attack_label(name), percent(value.value), interval(value), lost, *sizes)
+    return AttackRow(*shown, told, tuple(strips), _remark(strips))
+
+
+def _remark(strips: Sequence[tuple[AttackExample, AttackedPicture]]) -> str:
+    """Every attack shows pictures that it fooled, as long as there are any."""
+    fooled = sum(example.clean.right and not attacked.shown.right for example, attacked in strips)
+    if not strips or fooled == len(strips):
+        return ""
+    return "It turned no picture from right to wrong." if not fooled else f"It turned only {fooled} from right to wrong."
 
 
 def _is_idle(option: str, settings: dict[str, Any]) -> bool:
@@ -112,8 +124,10 @@ def grey(value: float) -> str:
     return f"{255 * value:.3g}/255"
 
 
-def _label(name: str) -> str:
-    return ATTACK_LABELS.get(name, name)
+def attack_label(name: str) -> str:
+    """What the page calls an attack, or one of its rows: "patches-random (2)" -> "Random patches (2)"."""
+    known, bracket, row = name.partition(" (")
+    return ATTACK_LABELS.get(known, known) + bracket + row
 
 
 def mean_changes(model: ModelResults, attack: str) -> tuple[float, float, float] | None:

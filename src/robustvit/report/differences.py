@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from robustvit.evaluation.results import Difference, ModelResults, Results, Value
 from robustvit.report.comparison import Entry, best_of, in_order, is_best, shared_grids, summary_names
-from robustvit.report.numbers import change, change_interval, interval, is_clear, is_number, measure_of, percent
+from robustvit.report.numbers import change, change_interval, interval, is_clear, is_number, measure_of, percent, verdict
 
 __all__ = ["Apart", "DifferenceTable", "GroupTable", "difference_tables", "group_tables"]
 
@@ -23,11 +23,12 @@ class GroupTable:
 
 @dataclass(frozen=True)
 class Apart:
-    """One difference. It is clear where its interval does not include 0; None where there is no interval."""
+    """One difference. It is clear where its interval does not include 0; else the verdict says what it may be."""
 
     text: str
     interval: str
-    is_clear: bool | None
+    is_clear: bool
+    verdict: str
 
 
 @dataclass(frozen=True)
@@ -95,4 +96,5 @@ def _table(best: str, suites: Sequence[str], pairs: Sequence[tuple[int, Differen
 
 
 def _apart(name: str, value: Value | None) -> Apart:
-    return Apart(change(name, value.value if value else None), change_interval(name, value), is_clear(value))
+    shown = change(name, value.value if value else None)
+    return Apart(shown, change_interval(name, value), is_clear(value) is True, verdict(value))

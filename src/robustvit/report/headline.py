@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from robustvit.corruptions.parameters import SEVERITIES
 from robustvit.corruptions.registry import corruption_names
 from robustvit.evaluation.results import ModelResults, Results, Value
 from robustvit.report.grids import grids_of
@@ -88,8 +89,19 @@ def headline(results: Results) -> Headline:
 
 
 def ranking_measure(models: Sequence[ModelResults]) -> str | None:
-    """The name in the summaries by which networks are ranked; None where nothing is a number."""
-    return next((name for name in RANKED_BY if any(math.isfinite(_number(model, name)) for model in models)), None)
+    """The name in the summaries by which networks are ranked; None where nothing is a number.
+
+    The first of `RANKED_BY` that was measured; of several attacks, the strongest: the one that leaves the least accuracy.
+    """
+    measured = [name for name in RANKED_BY if any(math.isfinite(_number(model, name)) for model in models)]
+    if measured and measured[0] in ATTACKED:
+        return min((name for name in measured if name in ATTACKED), key=lambda name: _average(models, name))
+    return measured[0] if measured else None
+
+
+def _average(models: Sequence[ModelResults], name: str) -> float:
+    numbers = [number for model in models if math.isfinite(number := _number(model, name))]
+    return sum(numbers) / len(numbers)
 
 
 def rank(models: Sequence[ModelResults], measure: str) -> list[ModelResults]:
@@ -116,9 +128,8 @@ def _of_one(model: ModelResults, measure: str, about: str) -> Headline:
         lines = [f"{_clean_and_spoiled(model, value)}: {_with_interval(kept)} of its accuracy is left.", *_brackets(kept)]
         return Headline(short_name(model), f"keeps {percent(kept.value, 0)} of its accuracy under {about}", tuple(lines))
     if measure in ATTACKED:
-        return Headline(
-            short_name(model), _claim(measure, value, about), (_clean_and_attacked(model, measure), *_brackets(value))
-        )
+        told = (_clean_and_attacked(model, measure), *_among_attacks([model]), *_brackets(value))
+        return Headline(short_name(model), _claim(measure, value, about), told)
     return Headline(short_name(model), _claim(measure, value, about), _interval_line(value))
 
 
@@ -151,6 +162,8 @@ def _of_several(results: Results, order: Sequence[ModelResults], measure: str, a
             lines.append(f"It keeps {_with_interval(kept)} of its clean accuracy.{_keeps_more(order, kept)}")
     else:
         claim = f"is the best of {len(order)} networks: it {_claim(measure, value, about)}"
+    if measure in ATTACKED:
+        lines += _among_attacks(order)
     if lead.may_be_chance:
         claim += f", but its lead over {short_name(second)} may be chance"
     return Headline(short_name(best), claim, tuple(filter(None, (*_interval_line(value), *lines))))
@@ -183,6 +196,12 @@ def _lead(results: Results, best: ModelResults, second: ModelResults, measure: s
         return _Lead(f"{text}.")
     overlap = value.low <= other.high and other.low <= value.high  # type: ignore[operator]
     return _Lead(f"{text}; the intervals {'overlap' if overlap else 'do not overlap'}.", overlap)
+
+
+def _among_attacks(models: Sequence[ModelResults]) -> tuple[str, ...]:
+    """That the headline speaks of the strongest of several attacks."""
+    made = [name for name in ATTACKED if any(math.isfinite(_number(model, name)) for model in models)]
+    return (f"It is the strongest of the {len(made)} attacks that were made.",) if len(made) > 1 else ()
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -224,8 +243,21 @@ def _interval_line(value: Value) -> tuple[str, ...]:
 
 
 def _under(model: ModelResults) -> str:
-    """ "common corruptions", "noise", "fog", or how many were measured."""
+    """ "common corruptions", "noise", "fog", or how many were measured; with the severities, if not all of them were."""
     measured = {name for grid in grids_of(model) for name in grid.corruptions}
+    severities = sorted({severity for grid in grids_of(model) for severity in grid.severities})
+    return _corruptions(measured) + _at(severities)
+
+
+def _at(severities: Sequence[int]) -> str:
+    if not severities or tuple(severities) == SEVERITIES:
+        return ""
+    if len(severities) == 1:
+        return f" at severity {severities[0]}"
+    return f" at severities {_listed([str(severity) for severity in severities])}"
+
+
+def _corruptions(measured: set[str]) -> str:
     if set(corruption_names("common15")) <= measured:
         return "common corruptions"
     for group in ("noise", "blur", "weather", "digital"):

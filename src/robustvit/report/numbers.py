@@ -11,6 +11,7 @@ from datetime import datetime
 from markupsafe import Markup, escape
 
 from robustvit.evaluation.results import Value
+from robustvit.metrics.bootstrap import SAME
 
 __all__ = [
     "MISSING",
@@ -30,6 +31,7 @@ __all__ = [
     "quantity",
     "quantity_interval",
     "range_percent",
+    "verdict",
     "words",
 ]
 
@@ -52,7 +54,7 @@ class Measure:
 
 
 _MEASURES = {
-    "retention": Measure("Accuracy kept"),
+    "retention": Measure("Retention"),
     "clean_accuracy": Measure("Clean accuracy"),
     "mean_accuracy_15": Measure("Accuracy, 15 common corruptions"),
     "mean_accuracy_19": Measure("Accuracy, all 19 corruptions"),
@@ -152,6 +154,18 @@ def is_clear(value: Value | None) -> bool | None:
     if value is None or value.low is None or value.high is None:
         return None
     return value.low > 0 or value.high < 0
+
+
+def verdict(value: Value | None) -> str:
+    """What the interval of a difference says, in words; empty where the difference is clear, or there is none to speak of."""
+    if value is None or not math.isfinite(value.value):
+        return ""
+    is_zero = abs(value.value) < SAME
+    if is_clear(value) is None:
+        return "no picture tells them apart" if is_zero else "too few pictures to tell"
+    if is_clear(value):
+        return ""
+    return "equal on average" if is_zero else "may be chance"
 
 
 def count(number: int) -> str:

@@ -15,11 +15,18 @@ from robustvit.evaluation.results import CellResult, ModelResults, Results
 from robustvit.files import write_whole
 from robustvit.report import charts, comparison, differences, figures, numbers
 from robustvit.report.attacks import AttackSection, attack_section
+from robustvit.report.classes import ClassTable, class_tables
 from robustvit.report.grids import Grid, grids_of, other_cells, sequence_cells
 from robustvit.report.headline import headline
 
 __all__ = ["Chapter", "page_environment", "render_page", "write_page"]
 
+REMARK_TITLES = {
+    "class-mismatch": "Classes do not seem to match",
+    "few-pictures": "Few pictures",
+    "left-out": "Not everything was measured",
+}
+"""Kind of a note -> what stands before it."""
 MOST_SKIPPED = 500
 """More skipped pictures than this are counted, not named."""
 
@@ -67,6 +74,7 @@ class ModelSection:
     grids: tuple[GridFigures, ...]
     sequences: Markup | None
     attacks: AttackSection | None
+    classes: tuple[ClassTable, ...]
     facts: dict[str, Any]
     runs: tuple[tuple[str, dict[str, Any]], ...]
 
@@ -120,6 +128,8 @@ def _contents(results: Results) -> dict[str, Any]:
         "attacked_only": bool(attacked) and not any(grids_of(model) for model in results.models),
         "results": results,
         "headline": headline(results),
+        "remarks": sorted(results.remarks(), key=lambda pair: list(REMARK_TITLES).index(pair[1].kind)),
+        "remark_titles": REMARK_TITLES,
         "several": several,
         "key": charts.key,
         "sections": [_section(place, model, top) for place, model in enumerate(results.models)],
@@ -156,7 +166,7 @@ def _section(place: int, model: ModelResults, top: float) -> ModelSection:
     facts = {"parameters": numbers.count(model.parameters), "took": numbers.duration(model.seconds)}
     runs = tuple((", ".join(m.suites), {**m.data, **m.protocol, **m.corruption}) for m in model.measurements)
     prepared = runs or (("", model.protocol),)
-    rest = (figures.sequence_bars(model), attack_section(model, place))
+    rest = (figures.sequence_bars(model), attack_section(model, place), class_tables(model))
     return ModelSection(place, model, comparison.cards(model), shown, *rest, facts, prepared)
 
 

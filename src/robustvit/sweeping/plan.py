@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from robustvit.evaluation.plan import SUITES
+from robustvit.evaluation.plan import check_suites
 from robustvit.sweeping.grid import Axis, Cell, cells_of, label_of, parse_vary
 from robustvit.sweeping.result import SweepCell
 from robustvit.training.config import TrainConfig
@@ -109,8 +109,7 @@ def _check_different(cells: Sequence[Cell], configs: Sequence[TrainConfig]) -> N
 
 
 def _check(measuring: Measuring, configs: Sequence[TrainConfig]) -> None:
-    if wrong := [suite for suite in measuring.suites if suite not in SUITES]:
-        raise ValueError(f"there is no suite {wrong[0]!r}; choose among {', '.join(SUITES)}")
+    check_suites(measuring.suites)
     if not measuring.suites:
         raise ValueError("there is nothing to measure; give --suite clean common15")
     for what, number in (("limit", measuring.limit), ("batch_size", measuring.batch_size)):

@@ -1,0 +1,59 @@
+"""Accuracy class by class: which classes a network knows, and which it loses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from robustvit.evaluation.classification import Outcome, Task
+from robustvit.evaluation.conditions import CLEAN, Condition
+from robustvit.metrics.mean_accuracy import mean_accuracy
+
+__all__ = ["ClassAccuracy", "class_accuracies_of"]
+
+
+@dataclass(frozen=True)
+class ClassAccuracy:
+    """One class.
+
+    Attributes:
+        name: of the class.
+        images: pictures of it.
+        clean: share of them that is right as they are; None where they were not measured.
+        corrupted: mean over corruptions of the mean over severities; None without corruptions.
+        attacked: attack (or its row, as "patches-random (2)") -> share that is right; also "patches".
+        most_mistaken_for: the most frequent wrong answer to its pictures under all conditions; None where all are right.
+    """
+
+    name: str
+    images: int
+    clean: float | None = None
+    corrupted: float | None = None
+    attacked: dict[str, float] | None = None
+    most_mistaken_for: str | None = None
+
+
+def class_accuracies_of(conditions: Sequence[Condition], task: Task, outcome: Outcome) -> tuple[ClassAccuracy, ...]:
+    """The classes that have pictures, in the order of the outputs."""
+    return tuple(_of_class(conditions, task, outcome, int(target)) for target in np.unique(outcome.labels))
+
+
+def _of_class(conditions: Sequence[Condition], task: Task, outcome: Outcome, target: int) -> ClassAccuracy:
+    members = outcome.labels == target
+    answers = outcome.predictions[:, members]
+    shares = dict(zip(conditions, (answers == target).mean(axis=1).tolist(), strict=True))
+    corrupted: dict[str, list[float]] = {}
+    for condition, share in shares.items():
+        if condition.severity:
+            corrupted.setdefault(condition.name, []).append(share)
+    wrong, counts = np.unique(answers[answers != target], return_counts=True)
+    return ClassAccuracy(
+        name=task.class_name(target),
+        images=int(members.sum()),
+        clean=shares.get(CLEAN),
+        corrupted=mean_accuracy(corrupted, None) if corrupted else None,
+        attacked={c.name: s for c, s in shares.items() if not c.severity and c != CLEAN} or None,
+        most_mistaken_for=task.class_name(int(wrong[counts.argmax()])) if len(wrong) else None,
+    )

@@ -1,0 +1,80 @@
+"""What a reader of a result must know besides its numbers: too few pictures, numbers left out, classes that do not match."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from robustvit.corruptions.parameters import SEVERITIES
+from robustvit.evaluation.conditions import Condition
+from robustvit.metrics.bootstrap import FEW_PICTURES
+from robustvit.metrics.chance import is_at_chance, p_value_of_chance
+
+__all__ = ["Note", "chance_note", "few_pictures_note", "left_out_note"]
+
+
+@dataclass(frozen=True)
+class Note:
+    """One remark.
+
+    Attributes:
+        kind: "class-mismatch" (accuracy at chance level), "few-pictures" or "left-out".
+        text: a sentence or two.
+    """
+
+    kind: Literal["class-mismatch", "few-pictures", "left-out"]
+    text: str
+
+
+def few_pictures_note(pictures: int) -> Note | None:
+    """For numbers whose intervals are from a bootstrap of fewer than `FEW_PICTURES` pictures."""
+    if pictures >= FEW_PICTURES:
+        return None
+    count = f"{pictures} picture{'' if pictures == 1 else 's'}"
+    return Note(
+        "few-pictures",
+        f"Only {count}: intervals of means over corruptions, retention, mCE and differences between networks are from a "
+        f"bootstrap, which makes them too narrow with fewer than {FEW_PICTURES} pictures. Those of single accuracies hold.",
+    )
+
+
+def left_out_note(measured: Sequence[Condition], missing: Sequence[Condition]) -> Note | None:
+    """For corruptions of which not all severities were measured, or fewer corruptions than the suites ask for."""
+    corrupted = [c for c in measured if c.severity]
+    if not corrupted:
+        return None
+    names = list(dict.fromkeys(c.name for c in corrupted))
+    severities = sorted({c.severity for c in corrupted})
+    told = f"severity {severities[0]}" if len(severities) == 1 else f"severities {', '.join(map(str, severities))}"
+    parts = []
+    if missing:
+        which = f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''} at {told}"
+        parts.append(f"The files have {len(corrupted)} of the {len(corrupted) + len(missing)} conditions asked for: {which}.")
+    if missing or tuple(severities) != SEVERITIES:
+        parts.append(
+            f"Means are over what was measured ({told}). mCE, relative mCE, CE and the means over 15 or 19 corruptions need "
+            "all five severities, and are left out where these are missing."
+        )
+    return Note("left-out", " ".join(parts)) if parts else None
+
+
+def chance_note(right: int, pictures: int, outputs: int, matched_by: str) -> Note | None:
+    """For an accuracy on clean pictures that is no better than guessing.
+
+    Args:
+        right: answers to clean pictures.
+        pictures: how many.
+        outputs: of the network that compete.
+        matched_by: how classes and outputs were matched, see `Matching`.
+    """
+    if not is_at_chance(right, pictures, outputs):
+        return None
+    p = p_value_of_chance(right, pictures, outputs)
+    return Note(
+        "class-mismatch",
+        f"{right} of {pictures} clean pictures are right, which is what guessing among {outputs} classes gives (1 in "
+        f"{outputs}; p = {p:.2g}). Probably the classes of the pictures are not the outputs of the network in this order "
+        f"(they were matched by {matched_by}), or the network is not trained for these pictures. A class map says which "
+        "output each class is (--class-map FILE); class_map_template.json, beside the results, is one to be edited.",
+    )

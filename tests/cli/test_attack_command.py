@@ -70,7 +70,7 @@ def test_every_option_of_patch_fool_arrives(tmp_path: Path) -> None:
         (["pgd", "--parts", "square"], "--parts belongs to autoattack"),
         (["pgdd"], "there is no attack 'pgdd'; did you mean pgd?"),
         (["fgsm", "--eps", "4/0"], "--eps 4/0 is no number; give one such as 0.0157 or 4/255"),
-        (["fgsm", "--eps", "8"], "eps=8.0 is not possible"),
+        (["fgsm", "--eps", "8"], "eps=8 is not possible; give a share of the pixel range, 0 to 1: 8/255"),
         (["pgd", "--preset", "afat"], "there is no preset 'afat'; choose one of rvt, rspc, rvt-adversarial"),
         (["patch-fool", "--constraint", "linf"], "give both (--constraint and --radius"),
         (["patches-adversarial", "--corruption-model", "nowhere"], "there is no nowhere; give the folder of a training run"),

@@ -67,8 +67,8 @@ class AutoAttackSettings:
             raise ValueError(f"group={self.group} is not possible; give at least 1")
         if not self.eps > 0 or (self.norm == "Linf" and self.eps > 1):
             raise ValueError(
-                f"eps={self.eps!r} is not possible for {self.norm}; give more than 0, in pixel units: 1 is white, "
-                f"{1 / 255:.5f} is 1/255"
+                f"eps={self.eps:g} is not possible for {self.norm}; give more than 0, in pixel units, 1 being white: "
+                f"{f'{self.eps:g}/255 for {self.eps:g} steps of grey' if 1 < self.eps <= 255 else 'such as 8/255'}"
             )
 
     @property

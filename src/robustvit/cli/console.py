@@ -12,9 +12,8 @@ from typing import Any, TypeVar
 from rich.console import Console
 from rich.progress import track
 
-from robustvit.progress import progress_bar
-
 from robustvit.interruption import check_interrupted, interruptible
+from robustvit.progress import progress_bar
 
 __all__ = ["going_on", "note", "print_json", "progress_bar", "steps", "tables", "working"]
 

@@ -84,6 +84,11 @@ def test_a_cnn_is_analysed_at_a_size_of_your_own_beside_a_transformer(
     told = capsys.readouterr()
     assert "adjusted rand index, last chosen block" in told.out
     assert "2 pictures are smaller" not in told.err  # generated at that size
+    assert "untrained" in told.err
+    facts = json.loads((tmp_path / "out" / "analysis.json").read_text())["networks"]
+    assert [network["is_untrained"] for network in facts.values()] == [True, True]
+    page = (tmp_path / "out" / "analysis.html").read_text()
+    assert page.index("Untrained.") < page.index("<h1>")
 
 
 def test_a_grey_picture_and_one_of_one_pixel_are_analysed(tmp_path: Path) -> None:

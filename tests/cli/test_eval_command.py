@@ -56,13 +56,35 @@ def test_a_checkpoint_that_names_its_network_needs_no_name(tmp_path: Path, capsy
     assert f"give NAME={tmp_path / 'bare.pth'}" in capsys.readouterr().err
 
 
-def test_several_networks_are_compared_in_one_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_networks_are_compared_in_one_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
     names = ["fan_vit_nano", "rvt_nano"]
     assert main(["eval", *names, "--untrained", *SMALL, "--output", str(tmp_path / "out")]) == 0
-    printed = capsys.readouterr().out
-    assert all(name in printed for name in names)
-    assert "clean accuracy" in printed
-    assert "fan_vit_nano - rvt_nano" in printed
+    told = capsys.readouterr()
+    assert all(name in told.out for name in names)
+    assert "clean accuracy" in told.out
+    assert "fan_vit_nano - rvt_nano" in told.out
+    assert "untrained" in told.err
+    assert all(model.is_untrained for model in rv.Results.load(tmp_path / "out").models)
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.index("Untrained.") < page.index("<h1>")
+
+
+def test_networks_have_the_names_that_they_are_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["eval", "vit_nano", "vit_pico", "--data", "scenes-easy:4", "--suite", "clean", "--output", str(tmp_path)]
+    for names, told in [(["a"], "1 names for 2"), (["a", "a"], "'a' to two"), (["a", " "], "empty name")]:
+        assert main([*command, "--name", *names]) == 2
+        assert told in capsys.readouterr().err
+    assert main([*command, "--name", "plain", "tiny"]) == 0
+    told = capsys.readouterr()
+    assert "plain - tiny" in told.out
+    assert "untrained" not in told.err
+    results = rv.Results.load(tmp_path)
+    assert [(model.name, model.is_untrained) for model in results.models] == [("plain", False), ("tiny", False)]
+    assert "vit_nano" not in (tmp_path / "results.csv").read_text() + (tmp_path / "report.html").read_text()
+    assert "Untrained." not in (tmp_path / "report.html").read_text()
 
 
 def test_wrong_requests_end_with_code_2_and_a_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

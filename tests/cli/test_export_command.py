@@ -11,6 +11,7 @@ import torch
 import robustvit
 from robustvit.cli import main
 from robustvit.reference import load_reference
+from robustvit.training.networks import save_weights
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +37,10 @@ def test_onnx_file_computes_what_the_checkpoint_computes(
     import onnxruntime
 
     file = tmp_path / "nano.onnx"
-    assert main(["export", "rvt_nano", "--output", str(file), "--checkpoint", str(nano), "--json"]) == 0
+    assert main(["export", f"rvt_nano={nano}", "--output", str(file), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["outputs"] == {"logits": [1, 7]}
+    assert told["is_untrained"] is False
     assert told["max_difference"] <= 1e-4
     assert [path.name for path in tmp_path.iterdir()] == ["nano.onnx"]
     model = robustvit.create_model("rvt_nano", num_classes=7).eval()
@@ -49,26 +51,23 @@ def test_onnx_file_computes_what_the_checkpoint_computes(
 
 
 def test_program_has_token_logits_and_the_size_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = "--num-classes 5 --tap 2 --token-head --img-size 16 24 --batch-size 3 --no-fuse"
+    options = "--num-classes 5 --tap 2 --token-head --img-size 16 24 --batch-size 3 --no-fuse --untrained"
     assert main(["export", "fan_vit_nano", "--output", str(tmp_path / "nano.pt2"), *options.split()]) == 0
     told = capsys.readouterr()
     assert "images 3x3x16x24 -> logits 3x5, token_logits 3x24x5" in told.out
-    assert "weights are random" in told.err
+    assert "UNTRAINED" in told.out
     program = torch.export.load(tmp_path / "nano.pt2").module()
     class_logits, token_logits = program(torch.randn(3, 3, 16, 24))
     assert class_logits.shape == (3, 5)
     assert token_logits.shape == (3, 24, 5)
 
 
-def test_published_name_takes_a_published_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The network that reaches the exporter has the published weights; exporting it is slow and tested elsewhere."""
+@pytest.fixture
+def exported(monkeypatch: pytest.MonkeyPatch) -> list[torch.nn.Module]:
+    """The networks that reach the exporter, which does nothing: exporting is slow and tested elsewhere."""
     import robustvit.exporting
 
-    reference = load_reference()
-    torch.save({"state_dict_ema": reference.weights()}, tmp_path / "published.pth.tar")
-    seen = []
+    seen: list[torch.nn.Module] = []
 
     def keep(
         model: torch.nn.Module, path: Path, example: torch.Tensor, *, dynamic_batch: bool
@@ -77,12 +76,31 @@ def test_published_name_takes_a_published_checkpoint(
         return robustvit.exporting.Exported(path, 0, tuple(example.shape), {}, 0.0)
 
     monkeypatch.setattr(robustvit.exporting, "export_program", keep)
-    checkpoint = str(tmp_path / "published.pth.tar")
-    output = str(tmp_path / "tiny.pt2")
-    assert main(["export", reference.published_name, "--output", output, "--checkpoint", checkpoint]) == 0
+    return seen
+
+
+def test_published_name_takes_a_published_checkpoint(
+    tmp_path: Path, exported: list[torch.nn.Module], capsys: pytest.CaptureFixture[str]
+) -> None:
+    reference = load_reference()
+    torch.save({"state_dict_ema": reference.weights()}, tmp_path / "published.pth.tar")
+    model = f"{reference.published_name}={tmp_path / 'published.pth.tar'}"
+    assert main(["export", model, "--output", str(tmp_path / "tiny.pt2")]) == 0
     expected = robustvit.fuse(robustvit.from_official(reference.published_name, reference.weights()))
-    torch.testing.assert_close(seen[0].state_dict(), expected.state_dict(), rtol=0, atol=0)
-    assert "random" not in capsys.readouterr().err
+    torch.testing.assert_close(exported[0].state_dict(), expected.state_dict(), rtol=0, atol=0)
+    assert "UNTRAINED" not in capsys.readouterr().out
+
+
+def test_a_name_and_the_folder_of_a_run_are_exported_with_their_weights(
+    tmp_path: Path, exported: list[torch.nn.Module], capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained = robustvit.create_model("fan_vit_nano", pretrained=True)
+    save_weights(trained, trained.state_dict(), tmp_path / "best", {}, {})
+    expected = robustvit.fuse(trained).state_dict()
+    for model in ("fan_vit_nano", f"local-dir:{tmp_path / 'best'}", str(tmp_path / "best" / "model.safetensors")):
+        assert main(["export", model, "--output", str(tmp_path / "a.pt2")]) == 0
+        assert "UNTRAINED" not in capsys.readouterr().out
+        torch.testing.assert_close(exported[-1].state_dict(), expected, rtol=0, atol=0)
 
 
 def test_unknown_network_names_the_nearest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,30 +136,36 @@ def test_bad_checkpoints_are_refused(tmp_path: Path, nano: Path, capsys: pytest.
     text.write_text("these are not weights")
     output = str(tmp_path / "a.pt2")
     for checkpoint, network, told in [
-        (tmp_path / "missing.pth", "rvt_nano", "there is no such file"),
+        (tmp_path / "missing.pth", "rvt_nano", "missing.pth"),
         (text, "rvt_nano", "a checkpoint"),
         (nano, "fan_vit_nano", "do not fit this FAN"),
         (nano, "vit_tiny_patch16_224", "do not fit this VisionTransformer"),
     ]:
-        assert told in refused(capsys, network, "--output", output, "--checkpoint", str(checkpoint))
-    both = refused(capsys, "rvt_nano", "--output", output, "--checkpoint", str(nano), "--pretrained")
-    assert "choose one" in both
+        assert told in refused(capsys, f"{network}={checkpoint}", "--output", output)
     assert list(tmp_path.iterdir()) == [text]
 
 
 def test_untrained_classifier_is_not_exported(tmp_path: Path, nano: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = refused(capsys, "rvt_nano", "--output", str(tmp_path / "a.pt2"), "--checkpoint", str(nano), "--num-classes", "10")
+    told = refused(capsys, f"rvt_nano={nano}", "--output", str(tmp_path / "a.pt2"), "--num-classes", "10")
     assert "the checkpoint has 7 classes" in told
+
+
+@pytest.mark.parametrize(
+    "arguments", ["rvt_nano", "fan_vit_nano --num-classes 5", "fan_vit_nano --token-head", "vit_nano --tap 4"]
+)
+def test_random_weights_need_the_word_untrained(arguments: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--untrained" in refused(capsys, *arguments.split(), "--output", str(tmp_path / "a.pt2"))
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ("resnet18 --tap 4", "TAP works on FAN"),
-        ("fan_vit_nano --tap cubic", "tap='cubic' is not known"),
-        ("fan_hybrid_nano --img-size 8 8", "from 16x16 up"),
+        ("resnet18 --tap 4 --untrained", "TAP works on FAN"),
+        ("fan_vit_nano --tap cubic --untrained", "tap='cubic' is not known"),
+        ("fan_hybrid_nano --img-size 8 8 --untrained", "from 16x16 up"),
         ("fan_vit_nano --batch-size 0", "--batch-size must be at least 1"),
-        ("rvt_tiny --pretrained", "browser page"),
+        ("rvt_tiny", "browser page"),
     ],
 )
 def test_impossible_options_are_refused(arguments: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

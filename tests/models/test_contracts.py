@@ -124,6 +124,15 @@ def test_features_only_gives_the_maps_it_announces(name: str) -> None:
     assert len(set(info.module_name())) == len(maps)
 
 
+def test_fan_swin_as_a_backbone_takes_any_size_and_computes_what_one_built_for_it_computes() -> None:
+    backbone = timm.create_model("fan_swin_nano", features_only=True, img_size=128).eval()
+    built = timm.create_model("fan_swin_nano", features_only=True, img_size=(160, 192), strict_img_size=True).eval()
+    built.load_state_dict(backbone.state_dict())
+    x = torch.randn(1, 3, 160, 192)
+    for ours, expected in zip(backbone(x), built(x), strict=True):
+        torch.testing.assert_close(ours, expected, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", PYRAMIDS)
 def test_pyramids_have_strides_4_8_16_32(name: str) -> None:
     assert backbone(name).feature_info.reduction() == [4, 8, 16, 32]

@@ -244,6 +244,16 @@ def test_a_run_from_pretrained_weights_saves_what_can_be_loaded_again(tmp_path: 
     train(tiny_config(start), tmp_path / "run")
     network = rv.create_model(f"local-dir:{tmp_path / 'run' / 'weights'}", pretrained=True)
     assert same(dict(network.state_dict()), weights_of(tmp_path / "run"))
+    assert not network.pretrained_cfg.get("tag")  # these are other weights than those it started from
+
+
+def test_a_cnn_is_trained_at_a_size_of_your_own(tmp_path: Path) -> None:
+    changes = ["model.name=test_resnet", "model.options=null", "model.img_size=48", "loop.max_updates=1", "data.val="]
+    train(tiny_config(changes), tmp_path / "run")
+    for create in (timm.create_model, rv.create_model):
+        network = create(f"local-dir:{tmp_path / 'run' / 'weights'}", pretrained=True)
+        assert same(dict(network.state_dict()), weights_of(tmp_path / "run"))
+        assert tuple(network.pretrained_cfg["input_size"]) == (3, 48, 48)
 
 
 def test_a_gradient_that_is_not_a_number_stops_the_run_before_it_is_applied(

@@ -316,6 +316,7 @@ def _networks(subjects: Mapping[str, Subject], findings: Mapping[str, Mapping[st
     return {
         name: {
             "parameters": sum(p.numel() for p in subject.network.parameters()),
+            "is_untrained": getattr(subject.network, "is_untrained", None),
             "input": list(subject.protocol.size),
             "protocol": subject.protocol.describe(),
             "truth": subject.truth,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from robustvit.analysis.options import AnalysisOptions, check_used
-from robustvit.cli.console import going_on, note, print_json, progress_bar, tables
+from robustvit.cli.console import going_on, note, note_untrained, print_json, progress_bar, tables
 from robustvit.cli.networks import load_networks
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def analyze(
     models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[MODEL ...]")] = SHIPPED,
     *,
     images: Annotated[str, tyro.conf.arg(metavar="PATH")] = GENERATED,
+    name: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT [TEXT ...]")] = (),
     what: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]")] = ("all",),
     output: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("runs/analysis"),
     resume: bool = False,
@@ -45,6 +46,7 @@ def analyze(
 
     Args:
         models: as in `robustvit eval`: NAME, NAME=FILE, FILE, hf-hub:ID or local-dir:FOLDER.
+        name: short names for the networks, in order, for tables and reports; by default what was typed.
         images: a picture, a folder of pictures or of class folders, a .tar file, scenes, ...
         what: attention, stability, occlusion, head-diversity, overfocus, eigenvalues, noise-decay, clusters, token-labels,
             patch-corruption, bottleneck, or all.
@@ -55,11 +57,11 @@ def analyze(
         class_map: JSON file from class names to outputs, where they are not in the same order.
         ignore_orientation: take pixels as they are stored, whatever the EXIF tag of cameras says.
         device: cpu, cuda, cuda:1, mps, ...
-        untrained: allow networks without weights (to try things out).
+        untrained: random weights for networks given by NAME alone (to try things out).
         as_json: print JSON.
     """
     check_used(options, what)
-    networks = load_networks(models or SHIPPED, untrained, {"img_size": img_size} if img_size else {}, device)
+    networks = load_networks(models or SHIPPED, untrained, {"img_size": img_size} if img_size else {}, device, name)
     from robustvit.analysis.analyze import analyze as run_analysis
     from robustvit.evaluation.classes import read_class_map
 
@@ -100,6 +102,7 @@ def _print(analysis: Analysis, output: Path) -> None:
     console = tables()
     if table.row_count:
         console.print(table)
+    note_untrained([name for name, facts in analysis.networks.items() if facts["is_untrained"]])
     for what, names in analysis.left_out.items():
         for name, why in names.items():
             note(f"{what} of {name} was left out: {why}")

@@ -130,6 +130,7 @@ def attack(
     patch_fool: Annotated[PatchFoolOptions, tyro.conf.arg(name="")] = PatchFoolOptions(),  # noqa: B008
     covered: Annotated[PatchOptions, tyro.conf.arg(name="")] = PatchOptions(),  # noqa: B008
     autoattack: Annotated[AutoAttackOptions, tyro.conf.arg(name="")] = AutoAttackOptions(),  # noqa: B008
+    name: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT [TEXT ...]")] = (),
     suite: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]")] = ("clean",),
     severity: Annotated[tuple[int, ...], tyro.conf.arg(metavar="S [S ...]")] = (1, 2, 3, 4, 5),
     output: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("out"),
@@ -152,6 +153,7 @@ def attack(
     Args:
         models: NAME (published weights are fetched), NAME=FILE, FILE, hf-hub:ID or local-dir:FOLDER, as for eval. Several are
             compared.
+        name: short names for the networks, in order, for tables and reports; by default what was typed.
         data: pictures, as for eval: a folder of class folders, a .tar file, scenes, ...
         attack: fgsm, pgd, patch-fool, patches-random, patches-adversarial, autoattack.
         suite: what else to measure, as for eval.
@@ -167,13 +169,13 @@ def attack(
         ignore_orientation: take pixels as they are stored, whatever the EXIF tag of cameras says.
         batch_size: pictures at once.
         device: cpu, cuda, cuda:1, mps, ...
-        untrained: allow a network without weights (to try things out).
+        untrained: random weights for networks given by NAME alone (to try things out).
         predictions: also write predictions.csv: the answer to every picture, clean and attacked.
         as_json: print JSON.
     """
     attacks = _build(attack, dict(_given(gradient, patch_fool, covered, autoattack)))
     options = {"num_classes": num_classes, "img_size": img_size}
-    networks = load_networks(models, untrained, {k: v for k, v in options.items() if v}, device)
+    networks = load_networks(models, untrained, {k: v for k, v in options.items() if v}, device, name)
     how: dict[str, Any] = {
         "class_map": class_map,
         "protocol": protocol,

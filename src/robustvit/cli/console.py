@@ -15,7 +15,7 @@ from rich.progress import track
 from robustvit.interruption import check_interrupted, interruptible
 from robustvit.progress import progress_bar
 
-__all__ = ["going_on", "note", "print_json", "progress_bar", "steps", "tables", "working"]
+__all__ = ["going_on", "note", "note_untrained", "print_json", "progress_bar", "steps", "tables", "working"]
 
 Item = TypeVar("Item")
 PIPE_WIDTH = 140
@@ -60,6 +60,12 @@ def going_on(advice: str) -> Iterator[None]:
             stop.add_note(f"meanwhile: {error}")
             raise
         raise
+
+
+def note_untrained(names: Sequence[str]) -> None:
+    """Says which networks of a result have random weights, if any."""
+    if names:
+        note(f"untrained: the weights of {', '.join(names)} are random, so these numbers are of no use but to try things out")
 
 
 def steps(items: Sequence[Item], description: str) -> Iterator[Item]:

@@ -24,6 +24,7 @@ def eval(  # noqa: A001
     models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="MODEL [MODEL ...]")],
     *,
     data: Annotated[str, tyro.conf.arg(metavar="PATH")],
+    name: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT [TEXT ...]")] = (),
     suite: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]")] = ("common15",),
     severity: Annotated[tuple[int, ...], tyro.conf.arg(metavar="S [S ...]")] = (1, 2, 3, 4, 5),
     output: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("out"),
@@ -49,6 +50,7 @@ def eval(  # noqa: A001
     Args:
         models: NAME (published weights are fetched), NAME=FILE (weights of your own), FILE (a checkpoint that says which
             network it is of), hf-hub:ID or local-dir:FOLDER; ours, published or timm's names. Several are compared.
+        name: short names for the networks, in order, for tables and reports; by default what was typed.
         data: a folder of class folders or one that `robustvit corrupt` wrote, a .tar file, a CIFAR folder, wds/... or
             hfds/..., or scenes (the embedded data set).
         suite: clean, common15, all19, extra4, noise, blur, weather, digital, patches, imagenet-c, imagenet-a, imagenet-r,
@@ -69,12 +71,12 @@ def eval(  # noqa: A001
             pictures of imagenet-a, imagenet-r and imagenet-c on disk always are.
         batch_size: pictures at once.
         device: cpu, cuda, cuda:1, mps, ...
-        untrained: allow a network without weights (to try things out).
+        untrained: random weights for networks given by NAME alone (to try things out).
         predictions: also write predictions.csv: the answer to every picture under every condition.
         as_json: print JSON.
     """
     given = {"num_classes": num_classes, "img_size": img_size}
-    networks = load_networks(models, untrained, {k: v for k, v in given.items() if v}, device)
+    networks = load_networks(models, untrained, {k: v for k, v in given.items() if v}, device, name)
     how: dict[str, Any] = {
         "class_map": class_map,
         "protocol": protocol,

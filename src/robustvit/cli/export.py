@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from robustvit.cli.console import note, print_json, tables, working
+from robustvit.cli.console import print_json, tables, working
 
 if TYPE_CHECKING:
     from torch import nn
@@ -19,12 +19,10 @@ Format = Literal["onnx", "pt2"]
 
 
 def export(
-    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")],
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")],
     *,
     output: Annotated[Path, tyro.conf.arg(metavar="FILE")],
     file_format: Annotated[Format | None, tyro.conf.arg(name="format", metavar="{onnx,pt2}")] = None,
-    checkpoint: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None,
-    pretrained: bool = False,
     num_classes: Annotated[int | None, tyro.conf.arg(metavar="K")] = None,
     tap: Annotated[int | str | None, tyro.conf.arg(metavar="K|KIND")] = None,
     token_head: bool = False,
@@ -32,16 +30,16 @@ def export(
     batch_size: Annotated[int, tyro.conf.arg(metavar="B")] = 1,
     dynamic_batch: bool = False,
     no_fuse: bool = False,
+    untrained: bool = False,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
     """Write a network to an ONNX or PyTorch (.pt2) file and compare the file with the network.
 
     Args:
-        name: ours (fan_hybrid_small), published (tap_fan_base_16_p4_hybrid) or timm's (deit_small_patch16_224).
+        model: as in `robustvit eval`: NAME (ours, published or timm's; published weights are fetched), NAME=FILE, FILE,
+            hf-hub:ID or local-dir:FOLDER.
         output: the file; appears only when it agrees with the network to 1e-4.
         file_format: by default what the name of the file says.
-        checkpoint: weights: published (give their published name) or saved from this network.
-        pretrained: fetch published weights instead.
         num_classes: outputs of the classifier; by default those of the weights.
         tap: branches of token-aware pooling (4), or avg3x3, avg5x5, conv3x3, conv5x5, multi_kernel4.
         token_head: the network has STL's token head; the file returns class logits and token logits.
@@ -49,37 +47,38 @@ def export(
         batch_size: images the file takes at once.
         dynamic_batch: the file takes any number of images instead.
         no_fuse: leave BatchNorm and layer scale as they are; by default they are folded into the layers around them.
+        untrained: random weights for a network given by NAME alone (to try things out).
         as_json: print JSON.
     """
-    chosen = _check_arguments(output, file_format, checkpoint, pretrained, num_classes, img_size, batch_size)
-    with working(f"Building {name}"):
+    chosen = _check_arguments(output, file_format, num_classes, img_size, batch_size)
+    with working(f"Building {model}"):
         from robustvit import fuse
         from robustvit.exporting import TokenOutputs, check_onnx_installed, export_onnx, export_program
         from robustvit.files import check_writable
-        from robustvit.models.loading import load_network
+        from robustvit.models.loading import load_model
 
         check_writable(output)
         if chosen == "onnx":
             check_onnx_installed()
         options = dict(num_classes=num_classes, tap=tap, token_head=token_head, img_size=img_size)
         given = {key: value for key, value in options.items() if value}
-        network = load_network(name, checkpoint, pretrained=pretrained, **given)
+        network = load_model(model, untrained=untrained, **given)
         size = img_size or tuple(network.pretrained_cfg["input_size"][1:])
         module: nn.Module = network.eval().requires_grad_(False) if no_fuse else fuse(network)
         module = TokenOutputs(module) if token_head else module
-    if checkpoint is None and not pretrained:
-        note("note: no --checkpoint and no --pretrained, so the weights are random")
-    with working(f"Exporting {name}"):
+    with working(f"Exporting {model}"):
         write = export_onnx if chosen == "onnx" else export_program
         example = _example(module, max(batch_size, 2) if dynamic_batch else batch_size, size)
         written = write(module, output, example, dynamic_batch=dynamic_batch)
     if as_json:
-        print_json({"network": name, "format": chosen, "fused": not no_fuse, **asdict(written)})
+        facts = {"network": model, "is_untrained": network.is_untrained, "format": chosen, "fused": not no_fuse}
+        print_json({**facts, **asdict(written)})
         return
     shapes = ", ".join(f"{key} {_shape(shape)}" for key, shape in written.outputs.items())
     summary = f"{output}: {written.size_bytes / 1e6:.1f} MB, images {_shape(written.input_shape)} -> {shapes}"
+    warning = "; UNTRAINED: its weights are random" if network.is_untrained else ""
     tables().print(
-        f"{summary}; largest difference from the network {written.max_difference:.1e}", soft_wrap=True, markup=False
+        f"{summary}; largest difference from the network {written.max_difference:.1e}{warning}", soft_wrap=True, markup=False
     )
 
 
@@ -90,8 +89,6 @@ def _shape(shape: tuple[int | str, ...]) -> str:
 def _check_arguments(
     output: Path,
     file_format: Format | None,
-    checkpoint: Path | None,
-    pretrained: bool,
     num_classes: int | None,
     img_size: tuple[int, int] | None,
     batch_size: int,
@@ -103,10 +100,6 @@ def _check_arguments(
         raise ValueError(
             f"--output {output}: cannot tell the format from {output.suffix!r}; end it in .onnx or .pt2, or give --format"
         )
-    if checkpoint is not None and pretrained:
-        raise ValueError("--checkpoint and --pretrained both give weights; choose one")
-    if checkpoint is not None and not checkpoint.exists():
-        raise FileNotFoundError(f"--checkpoint {checkpoint}: there is no such file")
     numbers: dict[str, int | None] = {"--num-classes": num_classes, "--batch-size": batch_size}
     numbers |= {"--img-size": min(img_size)} if img_size else {}
     for option, number in numbers.items():

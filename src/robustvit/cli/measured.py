@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robustvit.cli.console import going_on, note, tables
+from robustvit.cli.console import going_on, note, note_untrained, tables
 from robustvit.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def print_results(results: Results, table: Table, compared: Callable[[Difference
     skipped = sum(len(model.skipped) for model in results.models)
     if skipped:
         console.print(f"{skipped} pictures could not be read; results.json names them", highlight=False)
+    note_untrained([model.name for model in results.models if model.is_untrained])
     for model in results.models:
         if lost := sum(cell.no_answer for cell in model.cells):
             told = f"{model.name} gave {lost} answers that are not finite numbers; they count as wrong"

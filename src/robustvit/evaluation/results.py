@@ -180,6 +180,7 @@ class ModelResults:
         seconds: how long it took.
         measurements: the runs that the above is made of.
         attack_examples: a few pictures under each attack.
+        is_untrained: whether its weights are random; None where only the caller knows, as for networks made in Python.
     """
 
     name: str
@@ -192,6 +193,7 @@ class ModelResults:
     seconds: float = 0.0
     measurements: tuple[Measurement, ...] = ()
     attack_examples: tuple[AttackExample, ...] = ()
+    is_untrained: bool | None = None
 
     def __repr__(self) -> str:
         return f"ModelResults({self.name!r}, {len(self.cells)} cells: {_told(self.summary)})"

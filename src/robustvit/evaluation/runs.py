@@ -140,6 +140,7 @@ def run_network(run: NetworkRun, jobs: Sequence[Job], examples: int) -> Measured
         attack_examples=next((f.attack_examples for f in found if f.attack_examples), ()),
         seconds=time.perf_counter() - start,
         measurements=tuple(f.measurement for f in found),
+        is_untrained=getattr(run.model, "is_untrained", None),
     )
     answers = [f.predictions for f in found if f.predictions is not None]
     return Measured(results, [f.scores for f in found], answers)

@@ -9,6 +9,7 @@ import torch
 from timm.models import PretrainedCfg, build_model_with_cfg
 from torch import nn
 
+from robustvit.models.fetching import short_timeout
 from robustvit.models.published import PUBLISHED, PublishedWeights
 from robustvit.models.shipped import SHIPPED, shipped_cfg
 
@@ -49,6 +50,12 @@ def _is_shipped(variant: str, pretrained_cfg: Any) -> bool:
     return variant in SHIPPED and pretrained_cfg in (None, SHIPPED[variant].tag)
 
 
+def _is_elsewhere(pretrained_cfg: Any, overlay: dict[str, Any]) -> bool:
+    """Whether the weights are in a file, a folder or a hub that the caller named, and not at their published address."""
+    given = pretrained_cfg if isinstance(pretrained_cfg, dict) else {}
+    return bool(overlay.get("file") or given.get("file") or given.get("source"))
+
+
 def build_network(
     cls: type[nn.Module],
     variant: str,
@@ -57,23 +64,23 @@ def build_network(
     kwargs: dict[str, Any],
 ) -> Any:
     """Builds variant `variant` of `cls` from its numbers (`values`) and the caller's arguments (`kwargs`, which win)."""
-    overlay = kwargs.get("pretrained_cfg_overlay") or {}
+    is_elsewhere = _is_elsewhere(kwargs.get("pretrained_cfg"), kwargs.get("pretrained_cfg_overlay") or {})
     weights = _requested_weights(variant, kwargs.get("pretrained_cfg"))
-    if pretrained and not overlay.get("file"):
+    if pretrained and not is_elsewhere:
         chosen = weights or next((w for w in PUBLISHED if w.architecture == variant), None)
         downloadable = any(w.url for w in PUBLISHED if w.architecture == variant)
         if chosen is not None and not chosen.url and (weights is not None or not downloadable):
             raise RuntimeError(chosen.how_to_get())
     device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
     needed = weights.model_args if weights is not None else {}
-    if pretrained and _is_shipped(variant, kwargs.get("pretrained_cfg")) and not overlay.get("file"):
+    if pretrained and _is_shipped(variant, kwargs.get("pretrained_cfg")) and not is_elsewhere:
         needed = SHIPPED[variant].model_args
     feature_cfg = dict(out_indices=kwargs.pop("out_indices", 4), feature_cls="getter")
     try:
-        with torch.device(device) if device is not None else nullcontext():
+        with torch.device(device) if device is not None else nullcontext(), short_timeout() if pretrained else nullcontext():
             network = build_model_with_cfg(cls, variant, pretrained, feature_cfg=feature_cfg, **{**values, **needed, **kwargs})
     except OSError as error:
-        if not pretrained or overlay.get("file"):
+        if not pretrained or is_elsewhere:
             raise
         chosen = weights or next(w for w in PUBLISHED if w.architecture == variant and w.url)
         raise RuntimeError(f"{chosen.url} cannot be fetched ({error}); {chosen.how_to_load()}") from error

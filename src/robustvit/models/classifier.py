@@ -66,12 +66,13 @@ class PublishedWeightsLoader:
 
     first_conv: str
     classifier: str
+    fresh_parts: tuple[str, ...] = ()
 
     def load_pretrained(self, path: str | Path) -> None:
         """Reads a weight file, weights only. TAP and a token head that the file does not have start fresh."""
         from robustvit.models.official import load_weights
 
-        load_weights(self, path, fresh=("tap", "token_head"))  # type: ignore[arg-type]
+        self.fresh_parts = load_weights(self, path, fresh=("tap", "token_head"))  # type: ignore[arg-type]
 
 
 class Classifier(PublishedWeightsLoader, nn.Module):

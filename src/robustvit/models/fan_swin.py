@@ -216,6 +216,8 @@ default_cfgs = generate_default_cfgs(
 
 
 def _fan_swin(variant: str, pretrained: bool, values: dict[str, Any], kwargs: dict[str, Any]) -> FANSwin:
+    if kwargs.get("features_only"):  # backbones of dense prediction see pictures of any size
+        kwargs.setdefault("strict_img_size", False)
     return build_network(FANSwin, variant, pretrained, values, kwargs)
 
 

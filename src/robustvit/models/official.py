@@ -161,7 +161,7 @@ def load_weights(
     *,
     use_ema: bool = True,
     fresh: tuple[str, ...] = (),
-) -> None:
+) -> tuple[str, ...]:
     """Loads a checkpoint, with published or our own names, into a network; strict but for a classifier of another size.
 
     Args:
@@ -169,6 +169,9 @@ def load_weights(
         source: file or state dict, also as training programs wrap it.
         use_ema: take averaged weights where there are any.
         fresh: parts ("tap", "token_head") that keep their initial values where the checkpoint has nothing of them.
+
+    Returns:
+        The parts of `fresh` that did.
 
     Raises:
         CheckpointError: the file cannot be read, or does not fit; nothing of the network has been changed then.
@@ -188,14 +191,17 @@ def load_weights(
             for part in ("weight", "bias"):  # another number of classes: the classifier starts anew
                 weights.pop(f"{head}.{part}", None)
                 expected.pop(f"{head}.{part}", None)
+    kept = []
     for part in (*fresh, "last_level"):  # the convolution of the last level belongs to dense networks
         if not any(part in name.split(".") for name in weights):
             if any(part in name.split(".") for name in expected):
+                kept.append(part)
                 _logger.warning("the checkpoint has no weights for %s: it starts fresh and has to be trained", part)
             expected = {name: value for name, value in expected.items() if part not in name.split(".")}
     hint = f" (the checkpoint's names imply {_rvt_arguments(given)})" if isinstance(model, RVT) else ""
     _check_fit(weights, expected, f"{type(model).__name__}{hint}")
     model.load_state_dict(weights, strict=False)
+    return tuple(part for part in kept if part in fresh)
 
 
 def _check_fit(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor], network: str) -> None:

@@ -56,7 +56,7 @@ class PublishedWeights:
 
     def how_to_load(self) -> str:
         """What to do with a file that was fetched by other means."""
-        return f'load it with robustvit.from_official("{self.published_name}", "the/saved/file")'
+        return f'give it as {self.published_name}=FILE (in Python: robustvit.from_official("{self.published_name}", FILE))'
 
 
 PUBLISHED: tuple[PublishedWeights, ...] = (

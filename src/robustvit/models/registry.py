@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import timm
-from timm.models import is_model, load_checkpoint, split_model_name_tag
+from timm.models import get_pretrained_cfg, is_model, load_checkpoint, split_model_name_tag
 from torch import nn
 
 from robustvit.layers.token_pooling import TapBlocks, TapKind
 from robustvit.models import fan, fan_swin, rvt
+from robustvit.models.fetching import fetching
+from robustvit.models.image_sizes import takes_any_size
 from robustvit.models.names import OFFICIAL, nearest
 from robustvit.models.published import PUBLISHED
 from robustvit.models.timm_networks import add_token_head, add_token_pooling
@@ -48,7 +51,8 @@ def create_model(
         tap_blocks: "all", "shallow" (first 30 %), "deep" (the rest) or block indices.
         token_head: adds STL's classifier for patch tokens, see `forward_tokens`.
         token_fusion: `forward` returns STL's published fusion of class and token logits.
-        **kwargs: as for `timm.create_model`: num_classes, in_chans, img_size, drop_path_rate, features_only, ...
+        **kwargs: as for `timm.create_model`: num_classes, in_chans, img_size, drop_path_rate, features_only, ... Networks that
+            take any size, as CNNs do, take `img_size` too; `pretrained_cfg` notes it.
     """
     architecture, tag = split_model_name_tag(name)
     if architecture in OFFICIAL:
@@ -61,20 +65,26 @@ def create_model(
         token_head = kwargs.pop("token_head", False) or token_head
     if ":" not in name:
         _check_name(architecture, tag)
+        if pretrained and not kwargs.keys() & {"pretrained_cfg", "pretrained_cfg_overlay"}:
+            _check_weights(name, architecture)
     added = _added_in(name.removeprefix("local-dir:")) if name.startswith("local-dir:") else {}
     tap, token_head = added.get("tap") if tap is None else tap, added.get("token_head", False) or token_head
     tap_blocks = added.get("tap_blocks", tap_blocks)
     if architecture in _OURS:
         options = dict(tap=tap, tap_blocks=tap_blocks, token_head=token_head, token_fusion=token_fusion)
         given = {k: v for k, v in options.items() if v is not None and v is not False}
-        return timm.create_model(name, pretrained, **given, **kwargs)
+        return _noting_size(timm.create_model(name, pretrained, **given, **kwargs), kwargs.get("img_size"))
     features_only = kwargs.get("features_only", False)
     if features_only and (token_head or token_fusion):
         raise ValueError("features_only=True leaves the classifiers out, so token_head=True has no place; drop one of the two")
     checkpoint_path = kwargs.pop("checkpoint_path", None)
     if added and pretrained:  # what the folder's network has besides timm's must be there before its weights
         checkpoint_path, pretrained = str(Path(name.removeprefix("local-dir:")) / "model.safetensors"), False
-    model = timm.create_model(name, pretrained, **kwargs)
+    size = kwargs.get("img_size")
+    if size is not None and takes_any_size(name, _pair(size), kwargs):
+        del kwargs["img_size"]
+    with fetching(name) if pretrained else nullcontext():
+        model = timm.create_model(name, pretrained, **kwargs)
     network_inside: nn.Module = model.model if features_only and hasattr(model, "model") else model
     if tap or tap_blocks != "all":
         add_token_pooling(network_inside, tap or 0, tap_blocks)
@@ -82,6 +92,21 @@ def create_model(
         add_token_head(network_inside, token_fusion)
     if checkpoint_path:  # after what was added, which a checkpoint of such a network has too
         load_checkpoint(model, checkpoint_path)
+    elif pretrained:
+        model.fresh_parts = tuple(part for part, is_on in (("tap", tap), ("token_head", token_head or token_fusion)) if is_on)
+    return _noting_size(model, size)
+
+
+def _pair(size: int | tuple[int, int]) -> tuple[int, int]:
+    return (size, size) if isinstance(size, int) else (size[0], size[1])
+
+
+def _noting_size(model: Any, size: int | tuple[int, int] | None) -> Any:
+    """Lets `pretrained_cfg`, which says what to feed the network, have the size that it was asked for."""
+    if size is not None:
+        cfg = model.pretrained_cfg
+        cfg["input_size"] = (cfg["input_size"][0], *_pair(size))
+        cfg.pop("test_input_size", None)
     return model
 
 
@@ -97,6 +122,13 @@ def _published_tag(published_name: str, *, needed: bool) -> str:
     if needed and not weights:
         raise RuntimeError(f"no weights were published for {published_name}; build it with pretrained=False")
     return weights[0].tag if weights else ""
+
+
+def _check_weights(name: str, architecture: str) -> None:
+    if not get_pretrained_cfg(name).has_weights and not any(w.architecture == architecture for w in PUBLISHED):
+        raise ValueError(
+            f"there are no published weights of {name}; give {name}=FILE, or --untrained (pretrained=False) for random ones"
+        )
 
 
 def _check_name(architecture: str, tag: str) -> None:

@@ -101,6 +101,7 @@ def render_analysis(analysis: Analysis, sections: list[Section]) -> str:
             sections=sections,
             missing=missing,
             skipped=skipped,
+            untrained=[name for name, facts in analysis.networks.items() if facts.get("is_untrained")],
             spoiled_by=spoiling(analysis),
             is_spoiled=any(what in analysis.findings for what in ("attention", "stability", "clusters")),
             leads=list(_leads(analysis)),

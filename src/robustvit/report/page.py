@@ -130,6 +130,7 @@ def _contents(results: Results) -> dict[str, Any]:
         "headline": headline(results),
         "remarks": sorted(results.remarks(), key=lambda pair: list(REMARK_TITLES).index(pair[1].kind)),
         "remark_titles": REMARK_TITLES,
+        "untrained": [model.name for model in results.models if model.is_untrained],
         "several": several,
         "key": charts.key,
         "sections": [_section(place, model, top) for place, model in enumerate(results.models)],

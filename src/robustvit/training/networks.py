@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from timm.models._hub import save_config_for_hf
-from torch import Tensor, nn
+from torch import Tensor
 
 from robustvit.files import write_whole
 from robustvit.models.fan import FAN
 from robustvit.models.fan_swin import FANSwin
-from robustvit.models.loading import load_network, stored_classes
+from robustvit.models.image_sizes import takes_option
+from robustvit.models.loading import fit_to, load_network, stored_classes
 from robustvit.models.official import load_weights
 from robustvit.models.registry import create_model
 from robustvit.models.rvt import RVT
@@ -50,15 +50,18 @@ def build_network(config: ModelConfig, num_classes: int, augment: AugmentConfig)
         raise ValueError(f"{config.name} cannot be built with {', '.join(options)}: {error}") from error
     if config.checkpoint:
         _start_from(network, weights_file(config.checkpoint))
-    _describe(network, config, augment)
+    _describe(network, augment)
     return network
 
 
-def _describe(network: Any, config: ModelConfig, augment: AugmentConfig) -> None:
+_OF_THE_START = ("tag", "origin_url", "paper_ids", "paper_name", "notes")
+"""What timm says about the weights that a run starts from, and what is not true of those that it ends with."""
+
+
+def _describe(network: Any, augment: AugmentConfig) -> None:
     cfg = network.pretrained_cfg
-    if config.img_size is not None:
-        cfg["input_size"] = (3, config.img_size, config.img_size)
-        cfg.pop("test_input_size", None)
+    for name in _OF_THE_START:
+        cfg.pop(name, None)
     for name in ("mean", "std"):
         if getattr(augment, name) is not None:
             cfg[name] = getattr(augment, name)
@@ -87,16 +90,7 @@ def _start_from(network: Any, file: Path) -> None:
     if isinstance(network, FAN | FANSwin | RVT):
         load_weights(network, file, fresh=("tap", "token_head"))
         return
-    weights = read_weights(file)
-    resample: Callable[..., Any] | None = getattr(importlib.import_module(_home(network)), "checkpoint_filter_fn", None)
-    if resample is not None:
-        weights = dict(resample(weights, network))
-    _load_rest(network, weights, file)
-
-
-def _home(network: nn.Module) -> str:
-    """The module of timm that has the network's class, below what we mixed in."""
-    return next(cls.__module__ for cls in type(network).__mro__ if cls.__module__.startswith("timm."))
+    _load_rest(network, fit_to(network, read_weights(file)), file)
 
 
 def _load_rest(network: Any, weights: dict[str, Tensor], file: Path) -> None:
@@ -143,7 +137,8 @@ def save_weights(
     ours = isinstance(network, FAN | FANSwin | RVT)
     added = {} if ours else {k: v for k, v in options.items() if k in ("tap", "tap_blocks", "token_head")}
     options = {**getattr(network, "implied_args", {}), **options}
-    model_args = {k: v for k, v in options.items() if k not in added and k not in ("num_classes", "drop_path_rate")}
+    unneeded = {*added, "num_classes", "drop_path_rate", *(() if takes_option(network, "img_size") else ("img_size",))}
+    model_args = {k: v for k, v in options.items() if k not in unneeded}
     config = {**extra, **({"robustvit": added} if added else {})}
     with tempfile.TemporaryDirectory() as place:
         described = Path(place) / "config.json"

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import errno
+import glob
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["check_writable", "discard_unfinished", "explained", "is_alive", "is_full", "remove_stale_files", "write_whole"]
+__all__ = [
+    "check_writable",
+    "discard_unfinished",
+    "explained",
+    "is_alive",
+    "is_full",
+    "remove_folder",
+    "remove_stale_files",
+    "write_whole",
+]
 
 _PREFIX = ".robustvit-"
 _UNFINISHED = re.compile(r"\.robustvit-(\d+)-.*-[a-z0-9_]{8}(\.[^.]*)?", re.DOTALL)
@@ -51,6 +62,24 @@ def explained(error: OSError, folder: Path) -> OSError:
         told = PermissionError(f"cannot write into the folder {folder}: {error.strerror or error}")
     told.errno = error.errno
     return told
+
+
+def remove_folder(folder: Path) -> None:
+    """Removes a folder and all that is in it, so that it is never seen half removed.
+
+    It is renamed first. What a kill or an error leaves of it has a hidden name, and goes when a folder of this name is removed
+    again.
+
+    Raises:
+        PermissionError: it cannot even be renamed.
+    """
+    if folder.is_dir():
+        try:
+            folder.rename(Path(tempfile.mkdtemp(prefix=f".{folder.name}-removed-", dir=folder.parent), folder.name))
+        except OSError as error:
+            raise explained(error, folder.parent) from error
+    for removed in folder.parent.glob(f".{glob.escape(folder.name)}-removed-*"):
+        shutil.rmtree(removed, ignore_errors=True)
 
 
 @contextmanager

@@ -232,7 +232,7 @@ def test_what_could_not_be_read_is_known_after_a_resumed_run(loose: Path, tmp_pa
     with pytest.raises(KeyboardInterrupt):
         analyze(models, loose, what, QUICK, output=tmp_path / "other", report=stop)
     (loose / "9.png").rename(loose / "8.png")  # as many pictures, but others
-    with pytest.raises(ValueError, match="unfinished run of other networks, pictures or settings"):
+    with pytest.raises(ValueError, match="unfinished run of other pictures"):
         analyze(models, loose, what, QUICK, output=tmp_path / "other", resume=True)
 
 

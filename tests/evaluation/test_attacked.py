@@ -126,7 +126,7 @@ def test_an_interrupted_run_goes_on_and_ends_as_if_nothing_had_happened(tmp_path
     with pytest.raises(KeyboardInterrupt):
         rv.evaluate({"m": Stops(model, needed - 5)}, "scenes-easy:6", "clean", output=tmp_path, **options)
     other = {**options, "attacks": [build_attack("pgd", {"steps": 6}), *made[1:]]}
-    with pytest.raises(UnfinishedRunError, match="of other networks, pictures or settings"):
+    with pytest.raises(UnfinishedRunError, match="of other settings"):
         rv.evaluate({"m": Stops(model, 10**6)}, "scenes-easy:6", "clean", output=tmp_path, resume=True, **other)
     rest = Stops(model, 10**6)
     resumed = rv.evaluate({"m": rest}, "scenes-easy:6", "clean", output=tmp_path, resume=True, **options)

@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import json
 import platform
-import shutil
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch import nn
 
 from robustvit.analysis.attention_maps import block_positions
 from robustvit.analysis.finding import Finding
 from robustvit.analysis.options import AnalysisOptions
 from robustvit.analysis.patch_corruption import chosen_patches
+from robustvit.analysis.result import Analysis
 from robustvit.analysis.studies import STUDIES
 from robustvit.analysis.subject import Subject, make_subject
 from robustvit.block_outputs import blocks_of
 from robustvit.corruptions.parameters import SMALLEST
+from robustvit.data.picture_digest import add_pictures
 from robustvit.data.protocols import normalisation_of
 from robustvit.evaluation.processes import Processes
-from robustvit.evaluation.unfinished import add_weights, unfinished_folder
-from robustvit.files import write_whole
+from robustvit.evaluation.stored_work import StoredWork
+from robustvit.evaluation.unfinished import begin_work, check_owner, end_work, title_of
+from robustvit.fingerprint import VERSION, Digest, fingerprint
 from robustvit.locking import locking_output
 from robustvit.memory import fits_memory
 from robustvit.models.names import nearest
@@ -43,55 +44,6 @@ SPOILING = ("attention", "stability", "clusters")
 """Analyses that compare clean pictures with corrupted ones."""
 COVERING = ("occlusion", "patch-corruption")
 """Analyses that cover patches."""
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """What was found.
-
-    Attributes:
-        findings: analysis -> network -> finding.
-        left_out: analysis -> network -> why it was not possible.
-        networks: name -> parameters, input and what its labels are.
-        about: pictures, settings, versions, when.
-    """
-
-    findings: Mapping[str, Mapping[str, Finding]]
-    left_out: Mapping[str, Mapping[str, str]]
-    networks: Mapping[str, Mapping[str, Any]]
-    about: Mapping[str, Any]
-
-    def to_json(self) -> dict[str, Any]:
-        """Everything but the arrays."""
-        studies = {
-            what: {
-                "definition": next(iter(found.values())).definition,
-                "networks": {name: dict(finding.numbers) for name, finding in found.items()},
-            }
-            for what, found in self.findings.items()
-        }
-        left_out = {what: dict(names) for what, names in self.left_out.items()}
-        networks = {name: dict(facts) for name, facts in self.networks.items()}
-        return {**self.about, "networks": networks, "analyses": studies, "left_out": left_out}
-
-    def save(self, folder: str | Path) -> Path:
-        """Writes analysis.json, arrays.npz, figures/*.png and *.svg, and analysis.html; returns the folder."""
-        from robustvit.report.analysis_page import write_analysis
-
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        arrays = {
-            f"{what}/{name}/{key}": array
-            for what, found in self.findings.items()
-            for name, finding in found.items()
-            for key, array in finding.arrays.items()
-        }
-        with write_whole(folder / "arrays.npz") as file, file.open("wb") as stream:
-            np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
-        with write_whole(folder / "analysis.json") as file:
-            file.write_text(json.dumps(self.to_json(), indent=1, allow_nan=False))
-        write_analysis(self, folder)
-        return folder
 
 
 @locking_output
@@ -120,12 +72,15 @@ def analyze(
         size: (H, W) of the input, other than the networks' own.
         class_map: class name -> output, where they are not in the same order.
         ignore_orientation: take pixels as they are stored, whatever the EXIF tag of cameras says.
-        output: folder for the result, see `Analysis.save`; meanwhile for what is done so far.
-        resume: go on with what is in `output`.
+        output: folder for the result, see `Analysis.save`; meanwhile for what is done so far. Another analysis there is not
+            replaced; this very one is.
+        resume: go on with what is in `output`. An analysis that is finished there is not repeated; a page or figures that are
+            missing are drawn again.
         report: told about progress.
 
     Raises:
-        ValueError: an unknown analysis, or one that a network does not support.
+        ValueError: an unknown analysis, or one that a network does not support; an unfinished run in `output`
+            (UnfinishedRunError), or another one that is finished (FinishedRunError).
     """
     chosen = _chosen(what)
     settings = options or AnalysisOptions()
@@ -148,19 +103,53 @@ def analyze(
         with fits_memory(1, subject.protocol.size):
             left_out = _with_left_out(left_out, subject, chosen, is_asked="all" not in what)
             _check_subject(subject, [name for name in chosen if subject.name not in left_out.get(name, {})])
-    folder = None
-    if output is not None:
-        folder = unfinished_folder(Path(output), _fingerprint(subjects, chosen, settings), resume, Processes())
+    if output is None:
+        return _analysis(subjects, settings, left_out, _run(subjects, chosen, left_out, None, report), "")
+    folder, own = Path(output), _fingerprint(subjects, chosen, settings)
+    finished = _finished(folder, own)
+    if resume and finished is not None:
+        finished.complete(folder)
+        end_work(folder)
+        return finished
+    title = title_of(subjects, next(iter(subjects.values())).pictures.name, chosen)
+    stored = begin_work(folder, own, title, resume, Processes())
     try:
-        findings = _run(subjects, chosen, left_out, folder, report)
+        findings = _run(subjects, chosen, left_out, stored, report)
     except BaseException:
-        _remove_empty(folder)
+        if not list(stored.folder.glob("*.npz")):
+            end_work(folder)  # nothing is finished; it is in nobody's way
         raise
-    analysis = Analysis(findings, left_out, _networks(subjects, findings), _about(subjects, settings))
-    if output is not None and folder is not None:
-        analysis.save(output)
-        shutil.rmtree(folder, ignore_errors=True)
+    analysis = _analysis(subjects, settings, left_out, findings, own)
+    analysis.save(folder)
+    end_work(folder)
     return analysis
+
+
+def _finished(folder: Path, fingerprint: str) -> Analysis | None:
+    """The analysis in `folder` if it is this very one; None where there is none, or a damaged one.
+
+    Raises:
+        FinishedRunError: it is another one.
+    """
+    try:
+        stored = json.loads((folder / "analysis.json").read_text())
+        title = title_of(stored["networks"], stored["pictures"]["name"], stored["analyses"])
+        owner = (f"{title}, {stored['created']}", str(stored["fingerprint"]))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        _tell_of_damage(folder / "analysis.json", error)
+        return None
+    check_owner(folder, "analysis.json", *owner, fingerprint)
+    try:
+        return Analysis.load(folder)
+    except Exception as error:  # damage has many faces: zip, zlib, NumPy's header, what is missing
+        _tell_of_damage(folder / "arrays.npz", error)
+        return None
+
+
+def _tell_of_damage(path: Path, error: Exception) -> None:
+    warnings.warn(f"{path} is not used, and made again: it is damaged ({type(error).__name__}: {error})", stacklevel=4)
 
 
 def supported(subject: Subject) -> tuple[str, ...]:
@@ -253,17 +242,11 @@ def _check_subject(subject: Subject, chosen: Sequence[str]) -> None:
         subject.only(options.picture if "attention" in chosen else 0)
 
 
-def _remove_empty(folder: Path | None) -> None:
-    """Removes the folder of a run that has not finished anything, so that it is in nobody's way."""
-    if folder is not None and not list(folder.glob("*.npz")):
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def _run(
     subjects: Mapping[str, Subject],
     chosen: Sequence[str],
     left_out: Mapping[str, Mapping[str, str]],
-    folder: Path | None,
+    stored: StoredWork | None,
     report: Report | None,
 ) -> dict[str, dict[str, Finding]]:
     findings: dict[str, dict[str, Finding]] = {}
@@ -272,16 +255,13 @@ def _run(
         for place, (name, subject) in enumerate(subjects.items() if needs_network else [*subjects.items()][:1]):
             if name in left_out.get(what, {}):
                 continue
-            stored = folder / f"{what}-{place}.npz" if folder else None
-            finding = _stored(stored) or _made(what, subject, report)
-            if stored is not None and not stored.exists():
-                finding.save(stored)
+            finding = stored.load(f"{what}-{place}", Finding.from_part) if stored else None
+            if finding is None:
+                finding = _made(what, subject, report)
+                if stored is not None:
+                    stored.save(f"{what}-{place}", finding.to_part())
             findings.setdefault(what, {})[name if needs_network else SHARED] = finding
     return findings
-
-
-def _stored(path: Path | None) -> Finding | None:
-    return Finding.load(path) if path is not None and path.exists() else None
 
 
 def _made(what: str, subject: Subject, report: Report | None) -> Finding:
@@ -293,19 +273,29 @@ def _made(what: str, subject: Subject, report: Report | None) -> Finding:
 
 
 def _fingerprint(subjects: Mapping[str, Subject], chosen: Sequence[str], options: AnalysisOptions) -> str:
-    """Changes when anything changes that a finding depends on: version, options, networks, pictures."""
-    settings = replace(options, batch_size=1)  # which changes nothing but rounding
-    digest = hashlib.blake2b(repr((version("robustvit"), tuple(chosen), settings)).encode(), digest_size=16)
+    """Changes when anything changes that a finding depends on: version, networks, pictures, options."""
+    known: dict[object, bytes] = {}
+    networks, pictures, how = Digest(known), Digest(known), Digest(known)
+    how.add(tuple(chosen), replace(options, batch_size=1))  # which changes nothing but rounding
     if options.corruption_model is not None:
-        digest.update(repr(chosen_patches(options).describe()).encode())  # with its weights
+        how.add(chosen_patches(options).describe())  # with its weights
     for name, subject in subjects.items():
-        pictures = subject.pictures
-        digest.update(repr((name, pictures.name, len(pictures), pictures.classes, subject.protocol, subject.targets)).encode())
-        if hasattr(pictures, "at"):
-            digest.update(repr([picture.id for picture in pictures]).encode())
-        digest.update(repr(normalisation_of(subject.network)).encode())
-        add_weights(digest, subject.network)
-    return digest.hexdigest()
+        networks.add(name, normalisation_of(subject.network))
+        networks.add_network(subject.network)
+        how.add(subject.protocol, subject.targets)
+        add_pictures(pictures, subject.pictures)
+    return fingerprint({**VERSION, "networks": networks, "pictures": pictures, "settings": how})
+
+
+def _analysis(
+    subjects: Mapping[str, Subject],
+    options: AnalysisOptions,
+    left_out: Mapping[str, Mapping[str, str]],
+    findings: Mapping[str, Mapping[str, Finding]],
+    fingerprint: str,
+) -> Analysis:
+    about = {**_about(subjects, options), "fingerprint": fingerprint}
+    return Analysis(findings, left_out, _networks(subjects, findings), about)
 
 
 def _networks(subjects: Mapping[str, Subject], findings: Mapping[str, Mapping[str, Finding]]) -> dict[str, dict[str, Any]]:

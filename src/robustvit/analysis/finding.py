@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from robustvit.files import write_whole
+from robustvit.evaluation.stored_work import Part
 
 __all__ = ["Finding"]
 
@@ -35,19 +33,13 @@ class Finding:
     def __post_init__(self) -> None:
         object.__setattr__(self, "numbers", {name: _finite(value) for name, value in self.numbers.items()})
 
-    def save(self, path: Path) -> None:
-        """Writes an .npz file."""
-        texts = json.dumps({"definition": self.definition, "numbers": self.numbers, "skipped": dict(self.skipped)})
-        with write_whole(path) as file, file.open("wb") as stream:
-            np.savez_compressed(stream, texts=np.array(texts), **self.arrays)  # type: ignore[arg-type]
+    def to_part(self) -> Part:
+        """For `StoredWork`."""
+        return Part({"definition": self.definition, "numbers": self.numbers, "skipped": dict(self.skipped)}, self.arrays)
 
     @staticmethod
-    def load(path: Path) -> Finding:
-        """Reads what `save` wrote."""
-        with np.load(path, allow_pickle=False) as stored:
-            texts = json.loads(str(stored["texts"]))
-            arrays = {name: stored[name] for name in stored.files if name != "texts"}
-        return Finding(texts["definition"], texts["numbers"], arrays, texts["skipped"])
+    def from_part(part: Part) -> Finding:
+        return Finding(part.values["definition"], part.values["numbers"], part.arrays, part.values["skipped"])
 
 
 def _finite(value: Any) -> Any:

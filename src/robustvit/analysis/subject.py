@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -21,10 +21,12 @@ from robustvit.block_outputs import check_blocks
 from robustvit.corruptions.patches import occlude_patches
 from robustvit.data.layouts import SCENES, LayoutError, open_pictures
 from robustvit.data.loose_pictures import NO_LABEL, loose_pictures
+from robustvit.data.picture_digest import add_pictures
 from robustvit.data.pictures import PICTURE_SUFFIXES, Picture, PictureSet, SomePictures, UnreadablePictureError
 from robustvit.data.protocols import Protocol, normalisation_of, protocol_of
 from robustvit.evaluation.classes import ClassMismatchError, label_names_of, match_classes
 from robustvit.evaluation.conditions import Condition, Damage
+from robustvit.fingerprint import Digest
 from robustvit.methods.probing import evaluation_mode
 from robustvit.recording import NothingRecordedError, has_attention
 
@@ -255,6 +257,12 @@ class MixedPictures:
 
     def at(self, i: int) -> Picture:
         return self.pictures.at(self.order[i])
+
+    def add_to(self, digest: Digest, positions: Sequence[int] | None = None) -> None:
+        """The pictures in their order."""
+        places = self.order if positions is None else [self.order[i] for i in positions]
+        digest.add_array(np.asarray(places, np.int64))
+        add_pictures(digest, self.pictures, places)
 
 
 def pictures_at(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,7 +52,7 @@ def analyze(
         what: attention, stability, occlusion, head-diversity, overfocus, eigenvalues, noise-decay, clusters, token-labels,
             patch-corruption, bottleneck, or all.
         output: folder for analysis.html, analysis.json, arrays.npz and figures/.
-        resume: go on with an interrupted run in the output folder.
+        resume: go on with an interrupted run in the output folder; a finished one is shown again.
         limit: look only at so many pictures, of class folders drawn by the seed.
         img_size: height and width of the input; by default the network's. FAN's clusters are shown at 448 448.
         class_map: JSON file from class names to outputs, where they are not in the same order.
@@ -82,7 +83,7 @@ def analyze(
             report=report,
         )
     if as_json:
-        print_json(analysis.to_json())
+        print_json(json.loads((output / "analysis.json").read_text()))
         return
     _print(analysis, output)
 

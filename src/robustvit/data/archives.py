@@ -13,6 +13,7 @@ from PIL import Image
 
 from robustvit.data.class_folders import LayoutError, order_note
 from robustvit.data.pictures import PICTURE_SUFFIXES, Picture, ReaderPictures, UnreadablePictureError, read_picture
+from robustvit.fingerprint import Digest
 from robustvit.picture_files import MOST_BYTES
 
 __all__ = ["ShardPictures", "hfds_pictures", "tar_pictures", "wds_pictures"]
@@ -178,6 +179,11 @@ class ShardPictures:
                     yield self._picture(f"{shard}/{sample['__key__']}", sample)
             except (tarfile.TarError, OSError, EOFError, ValueError) as error:
                 yield Picture(shard, 0, _refusal(f"the rest of the shard cannot be read: {error}"))
+
+    def add_to(self, digest: Digest, positions: Sequence[int] | None = None) -> None:
+        """Name, size and time of the shards on disk; of others, the address alone."""
+        digest.add(list(self.files), self.alternative_label)
+        digest.add_files(Path(), [file for file in self.files if Path(file).is_file()])
 
     def _picture(self, name: str, sample: dict[str, Any]) -> Picture:
         try:

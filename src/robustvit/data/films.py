@@ -12,7 +12,9 @@ from torch import Tensor
 
 from robustvit.corruptions.sequences import Benchmark, perturbation_sequence, source_frame
 from robustvit.data.layouts import LayoutError
+from robustvit.data.picture_digest import add_pictures
 from robustvit.data.pictures import Picture, PictureSet, UnreadablePictureError
+from robustvit.fingerprint import Digest
 
 __all__ = ["FilmSet", "MadeFilms", "StoredFilms", "read_film"]
 
@@ -40,6 +42,10 @@ class FilmSet(Protocol):
         """The films of subject `i`, one a kind: uint8 [T, 3, H, W]. Raises UnreadablePictureError."""
         ...
 
+    def add_to(self, digest: Digest) -> None:
+        """Lets a digest depend on all films; see `data.picture_digest`."""
+        ...
+
 
 class MadeFilms:
     """Films made in memory of the pictures of a set, by (seed, id of the picture)."""
@@ -63,6 +69,11 @@ class MadeFilms:
             perturbation_sequence(source, kind, seed=self.seed, sample_id=picture.id, benchmark=self.benchmark)
             for kind in self.kinds
         ]
+
+    def add_to(self, digest: Digest) -> None:
+        """The pictures that they are made of."""
+        digest.add(self.kinds, self.benchmark, self.seed)
+        add_pictures(digest, self.pictures)
 
 
 class StoredFilms:
@@ -99,6 +110,12 @@ class StoredFilms:
 
     def frames(self, i: int) -> list[Tensor]:
         return [read_film(folder / self.films[i]) for folder in self.folders]
+
+    def add_to(self, digest: Digest) -> None:
+        """The files by name, size and time."""
+        digest.add(self.kinds)
+        for folder in self.folders:
+            digest.add_files(folder, [str(film) for film in self.films])
 
 
 def _folder(root: Path, kind: str) -> Path | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from timm.utils.misc import natural_key
 
 from robustvit.data.pictures import PICTURE_SUFFIXES, Picture, read_picture
+from robustvit.fingerprint import Digest
 
 __all__ = ["NO_LABEL", "LoosePictures", "loose_pictures"]
 
@@ -32,6 +33,11 @@ class LoosePictures:
     def at(self, i: int) -> Picture:
         file = self.files[i]
         return Picture(file.name, NO_LABEL, lambda: read_picture(file, ignore_orientation=self.ignore_orientation))
+
+    def add_to(self, digest: Digest, positions: Sequence[int] | None = None) -> None:
+        """The files by name, size and time."""
+        files = self.files if positions is None else [self.files[i] for i in positions]
+        digest.add_files(Path(), [str(file) for file in files])
 
 
 def loose_pictures(path: Path, *, ignore_orientation: bool = False) -> LoosePictures | None:

@@ -18,6 +18,8 @@ import numpy as np
 import torch
 from PIL import Image
 
+from robustvit.data.picture_digest import add_dataset, add_pictures
+from robustvit.fingerprint import Digest
 from robustvit.picture_files import MOST_BYTES, UnreadablePictureError, read_picture
 
 __all__ = [
@@ -55,7 +57,7 @@ class Picture:
 
 
 class PictureSet(Protocol):
-    """What can be evaluated on.
+    """What can be evaluated on; with a method `add_to`, it says what its pictures depend on (`data.picture_digest`).
 
     Attributes:
         name: for the result file.
@@ -111,6 +113,18 @@ class ReaderPictures:
         name = Path(self.reader.filename(i)).as_posix() if self.has_names else str(i)
         return Picture(name, int(self.labels[i]), lambda: self._open(i))
 
+    def add_to(self, digest: Digest, positions: Sequence[int] | None = None) -> None:
+        """Files by name, size and time; those of a tar file as one; of Hugging Face's data sets, their own digest."""
+        digest.add_array(np.asarray(self.labels))
+        if hasattr(self.reader, "names"):
+            names = self.reader.names
+            digest.add_files(self.reader.root, names if positions is None else [names[i] for i in positions])
+            return
+        digest.add(getattr(getattr(self.reader, "dataset", None), "_fingerprint", None))
+        file = Path(self.name)
+        if file.is_file():
+            digest.add_files(file.parent, [file.name])
+
     def _open(self, i: int) -> Image.Image:
         try:
             with self.lock:
@@ -142,6 +156,11 @@ class ArrayPictures:
     def at(self, i: int) -> Picture:
         return Picture(str(i), int(self.labels[i]), lambda: Image.fromarray(self.images[i]))
 
+    def add_to(self, digest: Digest, positions: Sequence[int] | None = None) -> None:
+        """Contents in memory; of mapped files, name, size and time."""
+        digest.add_array(self.images)
+        digest.add_array(np.asanyarray(self.labels))
+
 
 class SomePictures:
     """Those pictures of a set whose positions are given; `at` is there if the set has it."""
@@ -163,6 +182,12 @@ class SomePictures:
             return
         wanted = set(self.positions)
         yield from (picture for i, picture in enumerate(self.pictures) if i in wanted)
+
+    def add_to(self, digest: Digest, positions: Sequence[int] | None = None) -> None:
+        """The chosen pictures of the set."""
+        chosen = self.positions if positions is None else [self.positions[i] for i in positions]
+        digest.add_array(np.asarray(chosen, np.int64))
+        add_pictures(digest, self.pictures, chosen)
 
 
 class DatasetPictures:
@@ -190,6 +215,10 @@ class DatasetPictures:
 
     def at(self, i: int) -> Picture:
         return _DatasetPicture(self, i)
+
+    def add_to(self, digest: Digest, positions: Sequence[int] | None = None) -> None:
+        """See `add_dataset`."""
+        add_dataset(digest, self.dataset, positions)
 
     def read(self, i: int) -> tuple[Any, int]:
         """What the dataset has at position i.

@@ -19,6 +19,7 @@ from robustvit.corruptions.randomness import keyed_seed
 from robustvit.data.scenes_layout import MOST_OBJECTS, Hints
 from robustvit.data.scenes_paint import paint
 from robustvit.data.scenes_shapes import CLASS_NAMES
+from robustvit.fingerprint import Digest
 
 __all__ = ["CLASS_NAMES", "SEMANTIC_NAMES", "Hints", "Scene", "SceneBatch", "Scenes", "scene", "scenes_batch"]
 
@@ -173,6 +174,10 @@ class Scenes(Dataset[tuple[Any, int]]):
         """The whole set in memory: images uint8 [length, 3, H, W] and labels [length]."""
         batch = self.batch(range(self.length))
         return batch.images, batch.labels
+
+    def add_to(self, digest: Digest) -> None:
+        """What the pictures are a function of."""
+        digest.add(self.split, self.seed, self.length, self.size, self.hints, self.transform)
 
     def _checked(self, index: int) -> int:
         if not -self.length <= index < self.length:

@@ -1,19 +1,17 @@
 """Running a classifier over pictures, every picture under all its conditions in one pass.
 
 A picture is decoded once; its corruptions are made in a thread beside the network. What a batch gave is kept in memory and, if
-there is a folder for it, on disk, so that an interrupted run goes on where it stopped. Batches are dealt out to the processes
+there is a place for it, on disk, so that an interrupted run goes on where it stopped. Batches are dealt out to the processes
 of a distributed run as wholes, so that the result does not depend on how many there are.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -27,7 +25,7 @@ from robustvit.evaluation.attacking import CHANGES, Attacker, size_of_change
 from robustvit.evaluation.classes import ClassMismatchError, Matching
 from robustvit.evaluation.conditions import Condition, Damage
 from robustvit.evaluation.prefetch import Prefetch
-from robustvit.files import write_whole
+from robustvit.evaluation.stored_work import Part, StoredWork
 from robustvit.memory import fits_memory
 
 __all__ = ["NO_ANSWER", "Outcome", "Task", "classify", "logits_of", "predict"]
@@ -164,19 +162,15 @@ class Outcome:
             ),
         )
 
-    def save(self, path: Path) -> None:
-        texts = json.dumps({"ids": self.ids, "skipped": self.skipped})
+    def to_part(self) -> Part:
+        """For `StoredWork`."""
         arrays = {name: getattr(self, name) for name in ("labels", "predictions", "confidences", "changes")}
-        with write_whole(path) as file, file.open("wb") as stream:
-            np.savez(stream, texts=texts, **arrays)
+        return Part({"ids": self.ids, "skipped": self.skipped}, arrays)
 
     @staticmethod
-    def load(path: Path) -> Outcome:
-        with np.load(path, allow_pickle=False) as stored:
-            texts = json.loads(str(stored["texts"]))
-            skipped = [(i, reason) for i, reason in texts["skipped"]]
-            answers = (stored["predictions"], stored["confidences"])
-            return Outcome(texts["ids"], stored["labels"], *answers, skipped, stored["changes"])
+    def from_part(part: Part) -> Outcome:
+        skipped = [(i, reason) for i, reason in part.values["skipped"]]
+        return Outcome(ids=part.values["ids"], skipped=skipped, **part.arrays)
 
 
 def classify(
@@ -184,7 +178,7 @@ def classify(
     task: Task,
     *,
     attacker: Attacker | None = None,
-    folder: Path | None = None,
+    stored: StoredWork | None = None,
     rank: int = 0,
     world: int = 1,
     progress: Progress | None = None,
@@ -195,11 +189,11 @@ def classify(
         model: the network, in evaluation mode, on its device.
         task: what to run.
         attacker: of the task and this network; None makes one.
-        folder: where finished batches are kept and found again; None for nowhere.
+        stored: where finished batches are kept and found again; None for nowhere.
         rank, world: this process and how many there are.
         progress: called after every forward pass, about the pictures of this process.
     """
-    done = dict(_finished(folder, rank, world))
+    done = dict(_finished(stored, rank, world))
     lessons = sum(attack.learns_from for attack in task.attacks)
     total = _share(len(task.pictures), task.batch_size, rank, world) * len(task.rows) + lessons
     count = sum(len(outcome.ids) + len(outcome.skipped) for outcome in done.values()) * len(task.rows)
@@ -221,17 +215,17 @@ def classify(
             with fits_memory(len(decoded.kept), task.protocol.size):
                 outcome = _answer(model, task, decoded, inputs, attacker, step)
             step(len(decoded.skipped) * len(task.rows))
-            if folder is not None:
-                outcome.save(folder / f"batch-{decoded.number:06}.npz")
+            if stored is not None:
+                stored.save(f"batch-{decoded.number:06}", outcome.to_part())
             done[decoded.number] = outcome
     return sorted(done.items())
 
 
-def _finished(folder: Path | None, rank: int, world: int) -> Iterator[tuple[int, Outcome]]:
-    for path in sorted(folder.glob("batch-*.npz")) if folder else ():
-        number = int(path.stem.partition("-")[2])
-        if number % world == rank:
-            yield number, Outcome.load(path)
+def _finished(stored: StoredWork | None, rank: int, world: int) -> Iterator[tuple[int, Outcome]]:
+    for number in stored.numbers("batch") if stored else ():
+        outcome = stored.load(f"batch-{number:06}", Outcome.from_part) if stored and number % world == rank else None
+        if outcome is not None:
+            yield number, outcome
 
 
 def _share(pictures: int, batch_size: int, rank: int, world: int) -> int:

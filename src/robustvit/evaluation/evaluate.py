@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import shutil
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -26,11 +25,20 @@ from robustvit.evaluation.plan import Job, Settings, plan
 from robustvit.evaluation.processes import Processes, join_processes
 from robustvit.evaluation.results import Results
 from robustvit.evaluation.runs import NetworkRun, Report, run_network
-from robustvit.evaluation.unfinished import UnfinishedRunError, fingerprint_of, finished_results, unfinished_folder
+from robustvit.evaluation.stored_work import StoredWork
+from robustvit.evaluation.unfinished import (
+    FinishedRunError,
+    UnfinishedRunError,
+    begin_work,
+    end_work,
+    fingerprint_of,
+    finished_results,
+    title_of,
+)
 from robustvit.locking import locking_output
 from robustvit.progress import progress_bar
 
-__all__ = ["Report", "UnfinishedRunError", "evaluate"]
+__all__ = ["FinishedRunError", "Report", "UnfinishedRunError", "evaluate"]
 
 
 @locking_output
@@ -81,11 +89,17 @@ def evaluate(
         batch_size: pictures at once.
         examples: pictures to keep for the report.
         output: folder for the results, see `Results.save`; meanwhile for what is done so far, so that an interrupted run
-            can go on.
-        resume: go on with what is in `output`. A run that is finished there is not repeated.
+            can go on. The result of another run there is not replaced; that of this very run is.
+        resume: go on with what is in `output`. A run that is finished there is not repeated; files of it that are missing
+            are written again.
         predictions: keep the answer to every picture under every condition: `Results.predictions`, and predictions.csv in
             `output`.
         report: told about progress; True shows a bar on stderr.
+
+    Raises:
+        UnfinishedRunError: there is an unfinished run in `output`: another one, or this one and `resume` is False.
+        FinishedRunError: there is the result of another run in `output`.
+        ValueError: what `plan` finds wrong.
     """
     models = _named(model)
     suites = (suite,) if isinstance(suite, str) else tuple(dict.fromkeys(suite))
@@ -125,12 +139,12 @@ class _Work:
     report: Report | None
 
 
-def _run(work: _Work, processes: Processes, folder: Path | None = None, fingerprint: str = "") -> Results:
-    """All networks, with their unfinished work in `folder`."""
+def _run(work: _Work, processes: Processes, stored: StoredWork | None = None) -> Results:
+    """All networks, with what is done so far in `stored`."""
     settings, told = work.settings, work.report if processes.rank == 0 else None
     networks = []
     for i, (name, network) in enumerate(work.models.items()):
-        own = folder / f"model-{i}" if folder else None
+        own = stored.below(f"model-{i}") if stored else None
         run = NetworkRun(name, network, own, processes, told, settings.damage.seed, settings.predictions)
         networks.append(run_network(run, work.jobs[name], work.examples))
     first = networks[0].results.measurements[0].data
@@ -142,7 +156,7 @@ def _run(work: _Work, processes: Processes, folder: Path | None = None, fingerpr
         data={**first, "limit": settings.limit, "seed": settings.damage.seed, "batch_size": settings.batch_size},
         versions=_versions(),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        fingerprint=fingerprint,
+        fingerprint=stored.fingerprint if stored else "",
         differences=differences,
         notes=tuple(few),
         predictions=tuple(table for network in networks for table in network.predictions),
@@ -151,16 +165,23 @@ def _run(work: _Work, processes: Processes, folder: Path | None = None, fingerpr
 
 def _run_and_save(work: _Work, processes: Processes, output: Path, resume: bool) -> Results:
     """Goes on with what is in `output`, or shows again what is finished there."""
-    fingerprint = fingerprint_of(work.models, work.jobs, work.suites, work.settings)
+    own = fingerprint_of(work.models, work.jobs, work.suites, work.settings)
+    fingerprint = processes.gather(own)[0]  # machines may have copies of the pictures, with other times
+    finished = finished_results(output, fingerprint)
     has_answers = not work.settings.predictions or (output / "predictions.csv").is_file()  # they cannot be had from JSON
-    if resume and has_answers and (finished := finished_results(output, fingerprint)):
+    if resume and has_answers and finished is not None:
+        if processes.rank == 0:
+            finished.complete(output)
+            end_work(output)
+        processes.gather(None)
         return finished
-    folder = unfinished_folder(output, fingerprint, resume, processes)
-    results = _run(work, processes, folder, fingerprint)
+    title = title_of(work.models, _pictures_of(work), [*work.suites, *(attack.name for attack in work.settings.attacks)])
+    stored = begin_work(output, fingerprint, title, resume, processes)
+    results = _run(work, processes, stored)
     if processes.rank == 0:
         results.save(output)
         _offer_class_map(work, results, output)
-        shutil.rmtree(folder, ignore_errors=True)
+        end_work(output)
     processes.gather(None)  # nobody leaves before the result is written
     return results
 
@@ -172,6 +193,11 @@ def _offer_class_map(work: _Work, results: Results, output: Path) -> None:
             task = job.tasks[0]
             if task.pictures.classes and any(note.kind == "class-mismatch" for note in measured.notes):
                 write_template(output, dict(zip(task.pictures.classes, task.targets, strict=True)))
+
+
+def _pictures_of(work: _Work) -> str:
+    job = next(iter(work.jobs.values()))[0]
+    return job.films.name if job.films is not None else job.tasks[0].pictures.name
 
 
 def _named(model: Any) -> dict[str, nn.Module]:

@@ -341,17 +341,25 @@ class Results:
 
     def save(self, folder: str | Path) -> Path:
         """Writes results.json, results.csv, report.html and, where there are any, predictions.csv; returns the folder."""
-        from robustvit.report.page import write_page
-
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
+        for name in ("results.csv", "predictions.csv", "report.html"):
+            (folder / name).unlink(missing_ok=True)  # whatever happens now, they are never those of another result
         with write_whole(folder / "results.json") as file:
             file.write_text(json.dumps(self.to_json(), indent=1))
-        write_csv(folder / "results.csv", [COLUMNS, *(list(row.values()) for row in self.rows())])
         if self.predictions:
             write_csv(folder / "predictions.csv", prediction_rows(self.predictions))
-        write_page(self, folder / "report.html")
+        self.complete(folder)
         return folder
+
+    def complete(self, folder: Path) -> None:
+        """Writes those of results.csv and report.html that are missing."""
+        from robustvit.report.page import write_page
+
+        if not (folder / "results.csv").exists():
+            write_csv(folder / "results.csv", [COLUMNS, *(list(row.values()) for row in self.rows())])
+        if not (folder / "report.html").exists():
+            write_page(self, folder / "report.html")
 
     @staticmethod
     def load(path: str | Path) -> Results:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from robustvit.evaluation.processes import Processes
 from robustvit.evaluation.results import AttackExample, CellResult, Example, Measurement, ModelResults, Value
 from robustvit.evaluation.scores import Scores, score_outcome
 from robustvit.evaluation.sequences import FILM_SIZES, evaluate_sequences, score_sequences, sequence_cells
+from robustvit.evaluation.stored_work import StoredWork
 from robustvit.evaluation.summary import Summaries, cells_of, errors_of, summarise
 
 __all__ = ["Measured", "NetworkRun", "Report", "run_network"]
@@ -40,7 +40,7 @@ class NetworkRun:
     Attributes:
         name: what to call it.
         model: the network.
-        folder: for unfinished work; None for nowhere.
+        stored: for what is done so far; None for nowhere.
         processes: that share the work.
         report: told about progress.
         seed: of the intervals.
@@ -49,18 +49,15 @@ class NetworkRun:
 
     name: str
     model: nn.Module
-    folder: Path | None
+    stored: StoredWork | None
     processes: Processes
     report: Report | None
     seed: int
     keeps_answers: bool = False
 
-    def part(self, name: str) -> Path | None:
-        """The folder for one part of the unfinished work."""
-        folder = self.folder / name if self.folder else None
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-        return folder
+    def part(self, name: str) -> StoredWork | None:
+        """Where one part of the work is stored."""
+        return self.stored.below(name) if self.stored else None
 
     def progress(self, what: str) -> Callable[[int, int], None]:
         def told(done: int, total: int) -> None:
@@ -77,7 +74,7 @@ class NetworkRun:
         """The answers to all pictures of a task, whoever of the processes got them."""
         share = dict(rank=self.processes.rank, world=self.processes.world)
         progress = self.progress(what)
-        mine = classify(self.model, task, attacker=attacker, folder=self.part(part), progress=progress, **share)
+        mine = classify(self.model, task, attacker=attacker, stored=self.part(part), progress=progress, **share)
         batches = sorted((pair for part in self.processes.gather(mine) for pair in part), key=lambda pair: pair[0])
         return Outcome.join([outcome for _, outcome in batches], len(task.rows))
 
@@ -241,7 +238,7 @@ def _run_films(run: NetworkRun, job: Job, part: str) -> _Found:
     assert job.films is not None
     progress = run.progress(job.suites[0])
     task = job.tasks[0]
-    outcome = evaluate_sequences(run.model, task, job.films, run.processes, folder=run.part(part), progress=progress)
+    outcome = evaluate_sequences(run.model, task, job.films, run.processes, stored=run.part(part), progress=progress)
     _require_pictures(job, len(outcome.flips), outcome.skipped)
     scores = score_sequences(outcome, job.films.kinds, FILM_SIZES[task.protocol.size])
     cells = sequence_cells(outcome, job.films.kinds, job.suites[0])

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +17,7 @@ from robustvit.evaluation.prefetch import Prefetch
 from robustvit.evaluation.processes import Processes
 from robustvit.evaluation.results import CellResult
 from robustvit.evaluation.scores import Scores
-from robustvit.files import write_whole
+from robustvit.evaluation.stored_work import Part, StoredWork
 from robustvit.metrics.alexnet import ALEXNET_FLIPS
 from robustvit.metrics.bootstrap import Statistic
 from robustvit.metrics.flips import flip_probability, sequence_rule
@@ -60,7 +58,7 @@ def evaluate_sequences(
     films: FilmSet,
     processes: Processes,
     *,
-    folder: Path | None = None,
+    stored: StoredWork | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> SequenceOutcome:
     """Shows the network every film.
@@ -70,11 +68,11 @@ def evaluate_sequences(
         task: how frames become its input.
         films: what to show.
         processes: among whom the subjects are shared out.
-        folder: where finished subjects are kept and found again; None for nowhere.
+        stored: where finished subjects are kept and found again; None for nowhere.
         progress: told (subjects done, in all) of this process.
     """
     mine = range(processes.rank, len(films), processes.world)
-    found = {i: row for i in mine if (row := _load(folder, i)) is not None}
+    found = {i: row for i in mine if stored and (row := stored.load(_name(i), _row)) is not None}
     waiting = [i for i in mine if i not in found]
 
     def made() -> Iterator[tuple[int, list[Tensor] | str]]:
@@ -89,7 +87,8 @@ def evaluate_sequences(
             skipped = isinstance(frames, str)
             row = {"id": films.id(i), "skipped": frames} if skipped else _scores(model, task, films, frames)  # type: ignore[arg-type]
             found[i] = row
-            _store(folder, i, row)
+            if stored is not None:
+                stored.save(_name(i), Part(row, {}))
             if progress is not None:
                 progress(len(found), len(mine))
     rows = {i: row for part in processes.gather(found) for i, row in part.items()}
@@ -118,15 +117,15 @@ def _best_five(logits: Tensor) -> np.ndarray:
     return logits.sort(dim=-1, descending=True, stable=True).indices[:, :5].cpu().numpy()
 
 
-def _load(folder: Path | None, i: int) -> dict[str, Any] | None:
-    path = folder / f"films-{i:06}.json" if folder else None
-    return json.loads(path.read_text()) if path is not None and path.exists() else None
+def _row(part: Part) -> dict[str, Any]:
+    """The scores of a subject as they were stored, or why it was skipped."""
+    wanted = ("id", "skipped") if "skipped" in part.values else ("flips", "distances")
+    return {key: part.values[key] for key in wanted}
 
 
-def _store(folder: Path | None, i: int, row: dict[str, Any]) -> None:
-    if folder is not None:
-        with write_whole(folder / f"films-{i:06}.json") as file:
-            file.write_text(json.dumps(row))
+def _name(i: int) -> str:
+    """Of the stored films of a subject."""
+    return f"films-{i:06}"
 
 
 def sequence_cells(outcome: SequenceOutcome, kinds: Sequence[str], suite: str) -> list[CellResult]:

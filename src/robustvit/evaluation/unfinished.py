@@ -1,84 +1,166 @@
-"""The folder of a run that is not finished yet, so that it can go on after an interruption."""
+"""The output folder of a run: what is unfinished in it can go on, what is finished is not replaced by something else."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Sequence
-from importlib.metadata import version
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-import torch
 from torch import nn
 
+from robustvit.corruptions.frost_textures import frost_textures
+from robustvit.data.picture_digest import add_pictures
 from robustvit.evaluation.plan import Job, Settings
 from robustvit.evaluation.processes import Processes
 from robustvit.evaluation.results import Results
-from robustvit.files import explained, write_whole
+from robustvit.evaluation.stored_work import StoredWork
+from robustvit.files import explained, remove_folder, write_whole
+from robustvit.fingerprint import VERSION, Digest, changed_parts, fingerprint
 
-__all__ = ["UnfinishedRunError", "add_weights", "fingerprint_of", "finished_results", "unfinished_folder"]
+__all__ = [
+    "FinishedRunError",
+    "UnfinishedRunError",
+    "begin_work",
+    "check_owner",
+    "end_work",
+    "fingerprint_of",
+    "finished_results",
+    "title_of",
+]
+
+UNFINISHED = "unfinished"
 
 
 class UnfinishedRunError(ValueError):
     """The output folder has a run that was interrupted, or one with other settings."""
 
 
+class FinishedRunError(ValueError):
+    """The output folder has the result of another run."""
+
+
 def fingerprint_of(models: dict[str, nn.Module], jobs: dict[str, list[Job]], suites: Sequence[str], settings: Settings) -> str:
-    """Changes when anything changes that unfinished work depends on: version, suites, settings, pictures, weights."""
-    digest = hashlib.blake2b(repr((version("robustvit"), tuple(suites), settings)).encode(), digest_size=16)
-    for attack in settings.attacks:
-        digest.update(repr((attack.name, attack.describe())).encode())  # the weights of a corruption network as well
+    """Changes when anything changes that a result depends on: version, networks, pictures, settings."""
+    known: dict[object, bytes] = {}
+    networks, pictures, how = Digest(known), Digest(known), Digest(known)
+    how.add(tuple(suites), replace(settings, predictions=False))  # which changes nothing but what is kept
+    how.add([(attack.name, attack.describe()) for attack in settings.attacks])  # with their weights
+    if settings.damage.frost_folder is not None:
+        files = [texture.path for texture in frost_textures(settings.damage.frost_folder) if texture.path is not None]
+        how.add_files(Path(), [str(file) for file in files])
     for name, network in models.items():
-        digest.update(repr(name).encode())
-        add_weights(digest, network)
-        for task in (task for job in jobs[name] for task in job.tasks):
-            pictures = task.pictures
-            digest.update(repr((pictures.name, len(pictures), pictures.classes, task.protocol, task.conditions)).encode())
-            digest.update(repr((task.mean, task.std)).encode())
-    return digest.hexdigest()
-
-
-def add_weights(digest: hashlib.blake2b, network: nn.Module) -> None:
-    """Lets a digest depend on all weights of a network."""
-    for key, tensor in network.state_dict().items():
-        digest.update(f"{key}{tuple(tensor.shape)}{tensor.dtype}".encode())
-        if tensor.numel():
-            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        networks.add(name)
+        networks.add_network(network)
+        for job in jobs[name]:
+            for task in job.tasks:
+                networks.add(task.mean, task.std)
+                how.add(task.protocol, task.conditions, task.targets, task.columns)
+                add_pictures(pictures, task.pictures)
+            if job.films is not None:
+                job.films.add_to(pictures)
+    return fingerprint({**VERSION, "networks": networks, "pictures": pictures, "settings": how})
 
 
 def finished_results(output: Path, fingerprint: str) -> Results | None:
-    """The results in `output`, if they are of this very run."""
+    """The results of this very run in `output`; None where there are none, or damaged ones.
+
+    Raises:
+        FinishedRunError: they are of another run.
+    """
+    path = output / "results.json"
     try:
-        results = Results.load(output)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        results = Results.load(path)
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    return results if results.fingerprint == fingerprint else None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        warnings.warn(f"{path} is not used, and made again: it is damaged ({type(error).__name__}: {error})", stacklevel=3)
+        return None
+    title = title_of([model.name for model in results.models], results.data.get("name"), results.suites)
+    check_owner(output, "results.json", f"{title}, {results.created}", results.fingerprint, fingerprint)
+    return results
 
 
-def unfinished_folder(output: Path, fingerprint: str, resume: bool, processes: Processes) -> Path:
+def title_of(networks: Iterable[str], pictures: object, what: Iterable[str]) -> str:
+    """What a run is a run of, for a reader."""
+    return f"{', '.join(networks)} on {pictures} ({', '.join(what)})"
+
+
+def check_owner(output: Path, file: str, title: str, then: str, now: str) -> None:
+    """Refuses to replace the result of another run.
+
+    Args:
+        output: the folder.
+        file: that has the result.
+        title: what it is the result of.
+        then, now: fingerprints of that run and of this one.
+
+    Raises:
+        FinishedRunError: they differ.
+    """
+    if then != now:
+        raise FinishedRunError(
+            f"{output} has the result of another run: {title}. This run has other {changed_parts(then, now)}. Give another "
+            f"folder (--output), or delete {output / file} if that result is not needed"
+        )
+
+
+def begin_work(output: Path, fingerprint: str, title: str, resume: bool, processes: Processes) -> StoredWork:
     """The folder for unfinished work, empty or with work of this very run.
+
+    Args:
+        output: folder of the result.
+        fingerprint: of the run.
+        title: what it is a run of, for whoever finds it unfinished.
+        resume: whether to go on with what is there.
+        processes: that do the work together.
 
     Raises:
         OSError: `output` cannot be made or written to.
         UnfinishedRunError: there is work of another run, or of this one and `resume` is False.
     """
-    folder = output / "unfinished"
-    marker = folder / "run.json"
-    if marker.exists():
-        if json.loads(marker.read_text()).get("fingerprint") != fingerprint:
+    folder = output / UNFINISHED
+    owner = _owner(folder)
+    if owner is not None:
+        then, about = owner
+        if then != fingerprint:
             raise UnfinishedRunError(
-                f"{output} has an unfinished run of other networks, pictures or settings; give another folder, or "
-                f"delete {folder}"
+                f"{output} has an unfinished run of other {changed_parts(then, fingerprint)}: {about}. Give another folder "
+                f"(--output), or delete {folder}"
             )
         if not resume:
             raise UnfinishedRunError(f"{output} has an unfinished run; go on with --resume (resume=True), or delete {folder}")
     processes.gather(None)
     if processes.rank == 0:
+        if not resume:
+            remove_folder(folder)  # nobody's: what a removal left that did not come to its end
         _make(folder)
-        with write_whole(marker) as file:
-            file.write_text(json.dumps({"fingerprint": fingerprint}))
+        with write_whole(folder / "run.json") as file:
+            file.write_text(json.dumps({"fingerprint": fingerprint, "title": title}))
     processes.gather(None)
-    return folder
+    return StoredWork(folder, fingerprint)
+
+
+def end_work(output: Path) -> None:
+    """Removes the unfinished work of a run that is finished."""
+    try:
+        remove_folder(output / UNFINISHED)
+    except OSError as error:
+        warnings.warn(f"{output / UNFINISHED} is not needed any more, but stays: {error}", stacklevel=2)
+
+
+def _owner(folder: Path) -> tuple[str, str] | None:
+    """(fingerprint, title) of the run whose work is in `folder`; None where nobody knows."""
+    path = folder / "run.json"
+    try:
+        stored = json.loads(path.read_text())
+        return str(stored["fingerprint"]), str(stored.get("title", "which one is not known"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        warnings.warn(f"{path} is not used, and made again: it is damaged ({type(error).__name__}: {error})", stacklevel=4)
+        return None
 
 
 def _make(folder: Path) -> None:

@@ -70,16 +70,17 @@ def spoiling(analysis: Analysis) -> str:
     )
 
 
-def write_analysis(analysis: Analysis, folder: Path) -> None:
-    """Writes figures/NAME.png, figures/NAME.svg and analysis.html into `folder`; each appears whole or not at all."""
+def write_analysis(analysis: Analysis, folder: Path) -> list[str]:
+    """Writes figures/NAME.png, figures/NAME.svg and analysis.html into `folder`, each whole or not at all; returns which."""
     (folder / "figures").mkdir(exist_ok=True)
-    sections = []
+    sections, written = [], ["analysis.html"]
     for what, plates in plates_of(analysis):
         shown = []
         for plate in plates:
             for kind in KINDS:
                 content = encode(plate.figure, kind)
-                with write_whole(folder / "figures" / f"{plate.name}.{kind}") as file:
+                written.append(f"figures/{plate.name}.{kind}")
+                with write_whole(folder / written[-1]) as file:
                     file.write_bytes(content)
                 if kind == "png":
                     shown.append((plate, f"data:image/png;base64,{base64.b64encode(content).decode()}"))
@@ -87,6 +88,7 @@ def write_analysis(analysis: Analysis, folder: Path) -> None:
         sections.append(Section(what, definition, tuple(shown), tuple(analysis.left_out.get(what, {}).items())))
     with write_whole(folder / "analysis.html") as file:
         file.write_text(render_analysis(analysis, sections), encoding="utf-8", errors="backslashreplace")
+    return written
 
 
 def render_analysis(analysis: Analysis, sections: list[Section]) -> str:

@@ -5,24 +5,27 @@ from __future__ import annotations
 import json
 import math
 import traceback
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from robustvit.evaluation.evaluate import evaluate
+from robustvit.evaluation.evaluate import FinishedRunError, UnfinishedRunError, evaluate
 from robustvit.evaluation.processes import Processes
-from robustvit.files import is_full, write_whole
+from robustvit.evaluation.results import Results
+from robustvit.files import is_full, remove_folder, write_whole
 from robustvit.interruption import check_interrupted
 from robustvit.models.registry import create_model
+from robustvit.sweeping.inputs import weights_digest
 from robustvit.sweeping.plan import RECORD, Measuring, PlannedCell
 from robustvit.sweeping.result import SweepCell
 from robustvit.training.distributed import choose_device
 from robustvit.training.run import NotFiniteError
 from robustvit.training.train import Progress, train
 
-__all__ = ["Told", "run_cell"]
+__all__ = ["Told", "complete_cell", "run_cell"]
 
 Told = Callable[[str, int, int, str], None]
 """Told (training or evaluating, steps done, steps in all, what else there is to say)."""
@@ -51,6 +54,8 @@ def run_cell(planned: PlannedCell, folder: Path, measuring: Measuring, processes
         has_begun = True
         told(stage, done, total, text)
 
+    if processes.rank == 0:
+        _record(replace(planned.found, state="waiting", numbers={}, reason=""), place, measuring, planned)
     try:
         numbers = _trained_and_measured(planned, place, measuring, processes, noted)
         cell = replace(planned.found, state="done", numbers=numbers, reason="", version=version("robustvit"))
@@ -61,9 +66,25 @@ def run_cell(planned: PlannedCell, folder: Path, measuring: Measuring, processes
         trouble = traceback.format_exc()
         cell = replace(planned.found, state="failed", numbers={}, reason=_reason(error), version=version("robustvit"))
     if processes.rank == 0:
-        _record(cell, place, measuring, trouble)
+        _record(cell, place, measuring, planned, trouble)
     processes.gather(None)
     return cell
+
+
+def complete_cell(planned: PlannedCell, folder: Path, processes: Processes) -> bool:
+    """Writes those files of a finished cell's evaluation again that are missing; False if its results are damaged."""
+    place = folder / planned.found.folder / "evaluation"
+    try:
+        results = Results.load(place)
+    except (FileNotFoundError, NotADirectoryError):
+        return True  # somebody needed the room; the numbers are in cell.json
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        told = f"it is damaged ({type(error).__name__}: {error})"
+        warnings.warn(f"{place / 'results.json'} is not used, and made again: {told}", stacklevel=2)
+        return False
+    if processes.rank == 0:
+        results.complete(place)
+    return True
 
 
 def _concerns_all(error: Exception) -> bool:
@@ -99,24 +120,36 @@ def _trained_and_measured(
     check_interrupted()  # during the last update
     processes.gather(None)  # the weights are written
     network: Any = create_model(f"local-dir:{place / 'weights'}", pretrained=True)
-    results = evaluate(
-        {planned.cell.name: network.to(choose_device(config.loop.device)).eval()},
-        measuring.source(config),
-        measuring.suites,
-        limit=measuring.limit,
-        batch_size=measuring.batch_size,
-        ignore_orientation=config.data.ignore_orientation,
-        output=place / "evaluation",
-        resume=True,
-        report=evaluating,
-    )
+    network = network.to(choose_device(config.loop.device)).eval()
+
+    def measured() -> Results:
+        return evaluate(
+            {planned.cell.name: network},
+            measuring.source(config),
+            measuring.suites,
+            limit=measuring.limit,
+            batch_size=measuring.batch_size,
+            ignore_orientation=config.data.ignore_orientation,
+            output=place / "evaluation",
+            resume=True,
+            report=evaluating,
+        )
+
+    try:
+        results = measured()
+    except (FinishedRunError, UnfinishedRunError):  # of other weights or pictures; no cell has its numbers any more
+        if processes.rank == 0:
+            remove_folder(place / "evaluation")
+        processes.gather(None)
+        results = measured()
     found = {name: value.value for name, value in results.models[0].summary.items()}
     return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
-def _record(cell: SweepCell, place: Path, measuring: Measuring, trouble: str) -> None:
+def _record(cell: SweepCell, place: Path, measuring: Measuring, planned: PlannedCell, trouble: str = "") -> None:
     place.mkdir(parents=True, exist_ok=True)
     record: dict[str, Any] = {"state": cell.state, "numbers": dict(cell.numbers), "reason": cell.reason}
-    record |= {"version": cell.version, "measured": measuring.to_json()}
+    record |= {"version": cell.version, "measured": measuring.to_json(), "inputs": planned.inputs}
+    record |= {"weights": weights_digest(place)} if cell.state == "done" else {}
     with write_whole(place / RECORD) as file:
         file.write_text(json.dumps({**record, **({"traceback": trouble} if trouble else {})}, indent=1) + "\n")

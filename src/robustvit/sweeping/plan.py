@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from robustvit.evaluation.plan import check_suites
 from robustvit.sweeping.grid import Axis, Cell, cells_of, label_of, parse_vary
-from robustvit.sweeping.result import SweepCell
+from robustvit.sweeping.result import State, SweepCell
 from robustvit.training.config import TrainConfig
 from robustvit.training.config_io import changed_settings, config_to_dict, load_config
 
-__all__ = ["Measuring", "PlannedCell", "SweepPlan", "SweepSettingsError", "check_measuring", "plan_sweep"]
+__all__ = ["Measuring", "PlannedCell", "SweepPlan", "SweepSettingsError", "plan_sweep"]
 
 RUNS = "runs"
 RECORD = "cell.json"
@@ -43,11 +44,18 @@ class Measuring:
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """A run to be: its place in the grid, its configuration, and how an earlier call left it."""
+    """A run to be: its place in the grid, its configuration, and how an earlier call left it.
+
+    Attributes:
+        inputs: fingerprint of pictures and starting weights that it was begun with; empty if it was not.
+        weights: digest of the weights that were measured; empty if they were not.
+    """
 
     cell: Cell
     config: TrainConfig
     found: SweepCell
+    inputs: str = ""
+    weights: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,7 +101,7 @@ def plan_sweep(
     _check(measuring, configs)
     _check_stored(folder, axes, measuring)
     pairs = zip(cells, configs, strict=True)
-    planned = tuple(PlannedCell(cell, config, _found(folder, cell, config, measuring)) for cell, config in pairs)
+    planned = tuple(_planned(folder, cell, config, measuring) for cell, config in pairs)
     name = None if recipe is None else str(recipe)
     return SweepPlan(folder, name, tuple(changes), twin, axes, tuple(seeds), measuring, planned)
 
@@ -127,71 +135,76 @@ def _check_stored(folder: Path, axes: Sequence[Axis], measuring: Measuring) -> N
     if stored is None:
         return
     now = {"varied": [axis.name for axis in axes], **measuring.to_json()}
-    then = {"varied": list(stored["vary"]), **stored["evaluation"]}
+    try:
+        then = {"varied": list(stored["vary"]), **stored["evaluation"]}
+    except (KeyError, TypeError) as error:
+        _tell_of_damage(folder / "sweep.json", error)
+        return
     if changed := [f"{name} was {then.get(name)!r} and is {now[name]!r}" for name in now if then.get(name) != now[name]]:
         raise SweepSettingsError(f"the sweep in {folder} has other settings: {', '.join(changed)}; give another --output")
 
 
-def _found(folder: Path, cell: Cell, config: TrainConfig, measuring: Measuring) -> SweepCell:
-    """How an earlier call left this cell.
+def _planned(folder: Path, cell: Cell, config: TrainConfig, measuring: Measuring) -> PlannedCell:
+    """A cell, and how an earlier call left it.
 
     Raises:
         SweepSettingsError: its run was begun with another configuration.
     """
     place = Path(RUNS, cell.name)
-    stored = folder / place / "config.yaml"
-    if stored.is_file():
-        then = load_config(stored)
-        changed = changed_settings(then, config)
-        if then.loop.max_updates != config.loop.max_updates:  # a run may go on with another, but its numbers are of this one
-            changed["loop.max_updates"] = (then.loop.max_updates, config.loop.max_updates)
-        if changed:
-            told = ", ".join(f"{key} was {was!r} and is {now!r}" for key, (was, now) in list(changed.items())[:5])
-            raise SweepSettingsError(f"{folder / place} was trained with other settings: {told}; give another --output")
-    record = _read(folder / place / RECORD) or {}
+    _check_config(folder / place, config)
+    waiting = SweepCell(cell.settings, cell.seed, place)
+    record = _read(folder / place / RECORD)
+    if record is None:
+        return PlannedCell(cell, config, waiting)
+    inputs, weights = str(record.get("inputs", "")), str(record.get("weights", ""))
     if record.get("measured") != measuring.to_json():  # the weights stay, their numbers do not
-        return SweepCell(cell.settings, cell.seed, place)
-    end = (record["state"], record["numbers"], record["reason"], record["version"])
-    return SweepCell(cell.settings, cell.seed, place, *end)
+        return PlannedCell(cell, config, waiting, inputs)
+    try:
+        found = SweepCell(cell.settings, cell.seed, place, *_end(record))
+    except (KeyError, TypeError, ValueError) as error:
+        _tell_of_damage(folder / place / RECORD, error)
+        return PlannedCell(cell, config, waiting, inputs)
+    return PlannedCell(cell, config, found, inputs, weights)
+
+
+def _end(record: dict[str, Any]) -> tuple[State, dict[str, float], str, str]:
+    """How a cell ended: state, numbers, reason, version."""
+    state = record["state"]
+    if state not in get_args(State):
+        raise ValueError(f"the state {state!r} is not known")
+    numbers = {str(name): float(value) for name, value in record["numbers"].items()}
+    return state, numbers, str(record["reason"]), str(record["version"])
+
+
+def _check_config(place: Path, config: TrainConfig) -> None:
+    stored = place / "config.yaml"
+    if not stored.is_file():
+        return
+    try:
+        then = load_config(stored)
+    except ValueError as error:
+        raise SweepSettingsError(f"{stored} cannot be read ({error}); delete {place} to make that run anew") from error
+    changed = changed_settings(then, config)
+    if then.loop.max_updates != config.loop.max_updates:  # a run may go on with another, but its numbers are of this one
+        changed["loop.max_updates"] = (then.loop.max_updates, config.loop.max_updates)
+    if changed:
+        told = ", ".join(f"{key} was {was!r} and is {now!r}" for key, (was, now) in list(changed.items())[:5])
+        raise SweepSettingsError(f"{place} was trained with other settings: {told}; give another --output")
 
 
 def _read(path: Path) -> dict[str, Any] | None:
+    """What a JSON file holds; None where there is none, or a damaged one."""
     try:
-        return json.loads(path.read_text())
+        stored = json.loads(path.read_text())
+        if not isinstance(stored, dict):
+            raise ValueError(f"it holds a {type(stored).__name__}")
+        return stored
     except FileNotFoundError:
         return None
-    except ValueError as error:
-        raise SweepSettingsError(f"{path} cannot be read ({error}); delete it, or give another --output") from error
+    except (ValueError, RecursionError) as error:
+        _tell_of_damage(path, error)
+        return None
 
 
-def check_measuring(plan: SweepPlan) -> None:
-    """Opens the pictures to train and to measure on, as the cells that wait will.
-
-    Raises:
-        ValueError, OSError: they are not there, or do not fit the network.
-    """
-    import torch
-
-    from robustvit.data.protocols import protocol_of
-    from robustvit.evaluation.plan import Settings
-    from robustvit.evaluation.plan import plan as plan_evaluation
-    from robustvit.training.networks import build_network
-    from robustvit.training.training_sets import training_pictures
-
-    measuring, seen = plan.measuring, set()
-    for planned in plan.cells:
-        config = planned.config
-        if planned.found.state == "done" or config.data in seen:
-            continue
-        fresh = replace(config.model, pretrained=False, checkpoint="")
-        try:
-            with torch.device("meta"):  # only to ask what it takes
-                size = protocol_of("model", build_network(fresh, 2, config.augment)).size
-        except Exception:  # the cell will say so when its turn comes; others may be all right
-            continue
-        seen.add(config.data)
-        pictures = training_pictures(config.data, img_size=size, seed=config.loop.seed)
-        with torch.device("meta"):
-            network = build_network(fresh, config.model.num_classes or pictures.num_classes, config.augment)
-        settings = Settings(limit=measuring.limit, batch_size=measuring.batch_size)
-        plan_evaluation(network, measuring.source(config), measuring.suites, settings)
+def _tell_of_damage(path: Path, error: Exception) -> None:
+    warnings.warn(f"{path} is not used, and made again: it is damaged ({type(error).__name__}: {error})", stacklevel=4)

@@ -18,7 +18,7 @@ from pathlib import Path
 from robustvit.evaluation.processes import Processes, join_processes
 from robustvit.files import check_writable, explained
 from robustvit.locking import locking_output
-from robustvit.sweeping.plan import Measuring, SweepPlan, SweepSettingsError, check_measuring, plan_sweep
+from robustvit.sweeping.plan import Measuring, SweepPlan, SweepSettingsError, plan_sweep
 from robustvit.sweeping.result import SweepCell, SweepResult
 
 __all__ = ["SUITES_OF_A_SWEEP", "SweepProgress", "planned_result", "sweep"]
@@ -98,7 +98,9 @@ def sweep(
             f"there is a sweep in {folder} already, with {done} of these {len(plan.cells)} cells done; --resume goes on with "
             "it, another --output starts anew"
         )
-    check_measuring(plan)
+    from robustvit.sweeping.inputs import check_inputs
+
+    plan = check_inputs(plan)
     with join_processes(_backend()) as processes:
         return _run(plan, processes, report)
 
@@ -115,12 +117,12 @@ def _backend() -> str:
 
 
 def _run(plan: SweepPlan, processes: Processes, report: Callable[[SweepProgress], None] | None) -> SweepResult:
-    from robustvit.sweeping.cell_run import run_cell
+    from robustvit.sweeping.cell_run import complete_cell, run_cell
 
     cells = [planned.found for planned in plan.cells]
     _save(plan, cells, processes)
     for i, planned in enumerate(plan.cells):
-        if planned.found.state == "done":
+        if planned.found.state == "done" and complete_cell(planned, plan.folder, processes):
             continue
 
         def told(stage: str, done: int = 0, total: int = 0, text: str = "", *, number: int = i + 1) -> None:

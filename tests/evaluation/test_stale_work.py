@@ -198,7 +198,7 @@ def cut(path: Path) -> None:
 
 def flip(path: Path) -> None:
     content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 255
+    content[content.index("fingerprint".encode("utf-32-le")) + 200] ^= 1
     path.write_bytes(content)
 
 

@@ -18,7 +18,7 @@ def load_networks(
 
     Args:
         models: NAME, NAME=FILE, FILE, hf-hub:ID or local-dir:FOLDER, each once.
-        untrained: a NAME alone means random weights; without it, published ones are fetched.
+        untrained: a NAME alone means random weights, always the same; without it, published ones are fetched.
         options: of `create_model`.
         device: as PyTorch names it; "cuda" is that of the process under torchrun.
         names: what to call them, in order; by default what was typed.
@@ -30,12 +30,18 @@ def load_networks(
     called = _called(models, names)
     place = f"cuda:{os.environ['LOCAL_RANK']}" if device == "cuda" and "LOCAL_RANK" in os.environ else device
     with working(f"Loading {', '.join(models)}"):
-        from robustvit.models.loading import load_model
+        return {name: _loaded(model, untrained, options).to(place).eval() for name, model in zip(called, models, strict=True)}
 
-        return {
-            name: load_model(model, untrained=untrained, **options).to(place).eval()
-            for name, model in zip(called, models, strict=True)
-        }
+
+def _loaded(model: str, untrained: bool, options: dict[str, Any]) -> Any:
+    """Random weights are the same in every run, so that an interrupted one can go on."""
+    import torch
+
+    from robustvit.models.loading import load_model
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return load_model(model, untrained=untrained, **options)
 
 
 def _called(models: Sequence[str], names: Sequence[str]) -> Sequence[str]:

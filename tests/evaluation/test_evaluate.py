@@ -130,7 +130,7 @@ def test_an_interrupted_run_goes_on_and_ends_as_if_nothing_had_happened(model: A
         rv.evaluate({"m": Stops(model, 30)}, scenes, "digital", output=tmp_path, resume=True, seed=1, **options)
     rest = Stops(model, 10**6)
     resumed = rv.evaluate({"m": rest}, scenes, "digital", output=tmp_path, resume=True, **options)
-    assert 10**6 - rest.calls == 2 * 21  # one of three batches was done
+    assert 10**6 - rest.calls == 1 + 2 * 21  # it was asked what it returns; one of three batches was done
     assert resumed.models[0].cells == whole.models[0].cells
     assert not (tmp_path / "unfinished").exists()
 
@@ -248,9 +248,7 @@ def test_a_network_that_does_not_say_how_many_classes_it_has_is_asked(tmp_path: 
     network = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2))
     assert rv.evaluate(network, tmp_path, "clean", size=(32, 32), protocol="none").models[0].cells[0].images == 2
     assert network.training
-    with pytest.raises(
-        ValueError, match=r"AdaptiveAvgPool2d is no classifier: it must return logits \[B, K\], not \[1, 3, 1, 1\]"
-    ):
+    with pytest.raises(ValueError, match=r"AdaptiveAvgPool2d is no classifier.*\[1, 3, 1, 1\]"):
         rv.evaluate(nn.AdaptiveAvgPool2d(1), tmp_path, "clean", size=(32, 32))
 
 

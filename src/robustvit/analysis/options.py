@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
+from robustvit.number_checks import check_numbers
+
 __all__ = ["USED_BY", "AnalysisOptions", "NoiseKind", "check_used"]
 
 MOST_GROUPS = 16
@@ -68,6 +70,7 @@ class AnalysisOptions:
             )
         if self.noise not in get_args(NoiseKind):
             raise ValueError(f"noise={self.noise!r} is not known; choose one of {', '.join(get_args(NoiseKind))}")
+        check_numbers(self)
         self._require(1 <= self.severity <= 5, "severity", "1 to 5")
         self._require(all(0 <= share <= 1 for share in self.query), "query", "row and column as shares, 0 to 1")
         self._require(0 < self.epsilon < 1, "epsilon", "more than 0 and less than 1")

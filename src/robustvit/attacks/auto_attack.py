@@ -20,6 +20,7 @@ from torch import Tensor
 
 from robustvit.attacks.pixel_network import PixelNetwork, check_pixels, frozen
 from robustvit.corruptions.randomness import keyed_seed
+from robustvit.number_checks import check_numbers
 
 __all__ = ["AutoAttackPart", "AutoAttackSettings", "Norm", "auto_attack", "check_auto_attack"]
 
@@ -57,6 +58,7 @@ class AutoAttackSettings:
     group: int = 1
 
     def __post_init__(self) -> None:
+        check_numbers(self)
         if self.norm not in get_args(Norm):
             raise ValueError(f"norm={self.norm!r} is not known; choose one of {', '.join(get_args(Norm))}")
         if self.version not in VERSIONS:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from robustvit.attacks.pixel_network import check_pixels, frozen
 from robustvit.corruptions.randomness import KeyedDraws
+from robustvit.number_checks import check_numbers
 
 __all__ = ["PGD_PRESETS", "PgdSettings", "fgsm", "pgd"]
 
@@ -36,6 +37,7 @@ class PgdSettings:
     random_start: bool = True
 
     def __post_init__(self) -> None:
+        check_numbers(self)
         if not 0 <= self.eps <= 1:
             raise ValueError(
                 f"eps={self.eps:g} is not possible; give a share of the pixel range, 0 to 1: "

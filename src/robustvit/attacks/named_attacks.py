@@ -18,6 +18,7 @@ from robustvit.attacks.patches import PatchSettings, cover_adversarial, cover_ra
 from robustvit.attacks.pixel_network import PixelNetwork, check_pixels
 from robustvit.block_outputs import blocks_of
 from robustvit.methods.patch_corruption import PatchScorer
+from robustvit.number_checks import check_numbers
 from robustvit.recording import NothingRecordedError, attention_blocks
 
 __all__ = ["AdversarialPatches", "AutoAttack", "Fgsm", "PatchFool", "Pgd", "RandomPatches"]
@@ -31,6 +32,7 @@ class Fgsm(Attack):
     eps: float = 1 / 255
 
     def __post_init__(self) -> None:
+        check_numbers(self)
         PgdSettings(self.eps, max(self.eps, 1e-9), 1)  # says what is wrong with it
 
     def describe(self) -> dict[str, Any]:
@@ -113,6 +115,7 @@ class RandomPatches(Attack):
     masks: int = 3
 
     def __post_init__(self) -> None:
+        check_numbers(self)
         _check_share(self.settings)
         if self.masks < 1:
             raise ValueError(f"masks={self.masks} is not possible; give at least 1, and 3 or more for a spread")
@@ -158,6 +161,7 @@ class AdversarialPatches(Attack):
     scorer: PatchScorer | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        check_numbers(self)
         _check_share(self.settings)
         if self.corruption_model is not None and self.settings.patch_size is not None:
             raise ValueError(

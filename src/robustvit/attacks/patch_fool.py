@@ -19,6 +19,7 @@ from robustvit.attacks.patch_attention import attention_drawn, attention_receive
 from robustvit.attacks.pixel_network import PixelNetwork, channels, check_pixels, frozen
 from robustvit.attacks.sparse_pixels import FROZEN_AFTER, PixelChoice, SparsePixels
 from robustvit.corruptions.randomness import KeyedDraws
+from robustvit.number_checks import check_numbers
 from robustvit.recording import record
 
 __all__ = [
@@ -77,6 +78,7 @@ class PatchFoolSettings:
     pixel_choice: PixelChoice = "learned"
 
     def __post_init__(self) -> None:
+        check_numbers(self)
         kinds = dict(select=PatchSelection, projection=Projection, constraint=Constraint, pixel_choice=PixelChoice)
         for name, kind in kinds.items():
             if getattr(self, name) not in get_args(kind):

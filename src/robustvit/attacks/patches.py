@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -145,11 +146,26 @@ def load_scorer(place: str | Path) -> PatchScorer:
     learned = method_state(place, "afat")
     if not learned:
         raise CheckpointError(f"the run in {place} chose its patches at random (selection=random): it has no network for that")
-    state = learned["scorer"]
-    H, W = learned["img_size"]
-    scorer = PatchScorer((H, W), state["conv.weight"].shape[-1])
-    scorer.load_state_dict(state)
+    try:
+        scorer = _scorer_of(learned)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, ZeroDivisionError) as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        raise CheckpointError(f"the corruption network of {place} cannot be used ({reason}); train it again") from error
     return scorer.eval().requires_grad_(False)
+
+
+def _scorer_of(learned: dict[str, Any]) -> PatchScorer:
+    state: dict[str, Tensor] = learned["scorer"]
+    H, W = learned["img_size"]
+    side = state["conv.weight"].shape[-1]
+    N = (int(H) // side) * (int(W) // side)
+    if state["fc.weight"].shape != (N, N):  # before memory is taken for what a damaged file asks for
+        raise ValueError(f"its weights are not those of pictures of {H}x{W} pixels and patches of {side}")
+    if not all(value.isfinite().all() for value in state.values()):
+        raise ValueError("some of its weights are not finite numbers")
+    scorer = PatchScorer((H, W), side)
+    scorer.load_state_dict(state)
+    return scorer
 
 
 def _ranking_loss(

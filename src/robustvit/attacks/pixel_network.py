@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from robustvit.class_logits import class_logits
 from robustvit.data.protocols import normalisation_of
 from robustvit.memory import is_out_of_memory
 
@@ -41,7 +42,7 @@ class PixelNetwork(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         x = self.normalise(pixels)
-        logits = self.network(x.to(next(self.network.parameters(), x).dtype)).float()
+        logits = class_logits(self.network(x.to(next(self.network.parameters(), x).dtype)), self.network, len(x)).float()
         return logits if self.columns is None else logits[:, self.columns]
 
 

@@ -40,7 +40,7 @@ COMMANDS = {
     "demo": Command("robustvit.cli.demo", "train a plain and a robust network in minutes, measure both, write a report"),
 }
 
-USER_ERRORS = (ValueError, OSError, RuntimeError)
+USER_ERRORS = (ValueError, OSError, RuntimeError, MemoryError)
 """What a wrong argument, file, checkpoint or missing package raises. Any other exception is a bug and keeps its traceback."""
 
 

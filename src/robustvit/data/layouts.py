@@ -25,6 +25,8 @@ __all__ = ["LayoutError", "Split", "cifar_c_pictures", "imagenet_c_pictures", "o
 Split = Literal["train", "val", "test"]
 
 
+MOST_SCENES = 10**8
+
 SCENES = {"scenes": (0.0, 0.9), "scenes-easy": (0.9, 0.9)}
 """Forms of the embedded data set -> the shares of objects whose colour, and whose texture, tell their class."""
 
@@ -96,8 +98,10 @@ def _scenes(text: str, size: tuple[int, int], split: Split) -> DatasetPictures:
     from robustvit.data.scenes import Hints, Scenes
 
     name, _, length = text.partition(":")
-    if length and not length.isdigit():
+    if length and not (length.isdecimal() and len(length) < 20):
         raise ValueError(f"{text}: give the number of pictures after the colon, as in scenes:500")
+    if int(length or "1000") > MOST_SCENES:
+        raise ValueError(f"{text}: give at most {MOST_SCENES:,} pictures")
     return DatasetPictures(Scenes(split, int(length or "1000"), size, hints=Hints(*SCENES[name])), name)
 
 

@@ -92,16 +92,27 @@ def protocol_of(name: str, model: nn.Module, size: tuple[int, int] | None = None
     if name not in PROTOCOLS:
         raise ValueError(f"there is no protocol {name!r}; choose one of {', '.join(PROTOCOLS)}")
     cfg = getattr(model, "pretrained_cfg", None) or {}
-    H, W = size or tuple(cfg.get("test_input_size") or cfg.get("input_size") or (3, 224, 224))[1:]
+    H, W = size or _input_size(cfg, type(model).__name__)
     if name == "imagenet-c":
         return Protocol(name, (H, W), short_side=round(max(H, W) * 256 / 224))
     if name != "model":
         return Protocol(name, (H, W))
     interpolation = cfg.get("interpolation") or "bicubic"
+    if interpolation not in _FILTERS:
+        raise ValueError(f"pretrained_cfg says interpolation={interpolation!r}; expected one of {', '.join(_FILTERS)}")
     if cfg.get("crop_mode") == "squash" or H != W:
         return Protocol("squash", (H, W), interpolation=interpolation)
     crop_pct = cfg.get("test_crop_pct") or cfg.get("crop_pct") or 0.875
+    if not _are_numbers([crop_pct], 1) or not 0.01 <= crop_pct <= 100:
+        raise ValueError(f"pretrained_cfg says crop_pct={crop_pct!r}; expected a share such as 0.9")
     return Protocol(name, (H, W), short_side=math.floor(H / crop_pct), interpolation=interpolation)
+
+
+def _input_size(cfg: Any, network: str) -> tuple[int, int]:
+    size = cfg.get("test_input_size") or cfg.get("input_size") or (3, 224, 224)
+    if not isinstance(size, list | tuple) or len(size) != 3 or not all(isinstance(n, int) and 0 < n < 2**15 for n in size):
+        raise ValueError(f"{network} says input_size={size!r} in its pretrained_cfg; expected channels, height and width")
+    return size[1], size[2]
 
 
 def normalisation_of(model: nn.Module) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -109,4 +120,14 @@ def normalisation_of(model: nn.Module) -> tuple[tuple[float, ...], tuple[float, 
     from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 
     cfg = getattr(model, "pretrained_cfg", None) or {}
-    return tuple(cfg.get("mean") or IMAGENET_DEFAULT_MEAN), tuple(cfg.get("std") or IMAGENET_DEFAULT_STD)
+    found = [cfg.get("mean") or IMAGENET_DEFAULT_MEAN, cfg.get("std") or IMAGENET_DEFAULT_STD]
+    for name, values in zip(("mean", "std"), found, strict=True):
+        if not _are_numbers(values, 3) or (name == "std" and min(values) <= 0):
+            expected = "three finite numbers" + (" above 0" if name == "std" else "")
+            raise ValueError(f"{type(model).__name__} says {name}={values!r} in its pretrained_cfg; expected {expected}")
+    return tuple(found[0]), tuple(found[1])
+
+
+def _are_numbers(values: Any, count: int) -> bool:
+    is_list = isinstance(values, list | tuple) and len(values) == count
+    return is_list and all(isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v) for v in values)

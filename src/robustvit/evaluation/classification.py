@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from robustvit.attacks.attack import FIT_BATCH, FIT_REMEDY, Attack
 from robustvit.attacks.pixel_network import PixelNetwork
+from robustvit.class_logits import class_logits
 from robustvit.data.pictures import Picture, PictureSet, UnreadablePictureError
 from robustvit.data.protocols import Protocol
 from robustvit.evaluation.attacking import CHANGES, Attacker, size_of_change
@@ -317,12 +318,12 @@ def _answer(
 @torch.inference_mode()
 def logits_of(model: nn.Module, task: Task, images: Tensor) -> Tensor:
     """uint8 [B, 3, H, W], or float in 0 .. 1 -> logits of the outputs that compete [B, K]."""
-    parameter = next(model.parameters())
+    parameter = next(model.parameters(), torch.zeros(()))
     white = 1 if images.is_floating_point() else 255
     scale = torch.tensor(task.std, device=parameter.device)[:, None, None] * white
     shift = torch.tensor(task.mean, device=parameter.device)[:, None, None] * white
     x = ((images.to(parameter.device).float() - shift) / scale).to(parameter.dtype)
-    logits = model(x).float()
+    logits = class_logits(model(x), model, len(x)).float()
     return logits if task.columns is None else logits[:, list(task.columns)]
 
 

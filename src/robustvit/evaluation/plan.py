@@ -13,6 +13,7 @@ from torch import nn
 
 from robustvit.attacks.attack import Attack
 from robustvit.attacks.pixel_network import check_network, frozen
+from robustvit.class_logits import class_logits
 from robustvit.corruptions.frost_textures import frost_textures
 from robustvit.corruptions.parameters import SEVERITIES, SMALLEST
 from robustvit.corruptions.registry import CORRUPTIONS
@@ -26,7 +27,7 @@ from robustvit.evaluation.classes import Matching, label_names_of, match_classes
 from robustvit.evaluation.classification import Task
 from robustvit.evaluation.conditions import CLEAN, GROUPS, Condition, Damage, conditions_of, names_in, patch_side
 from robustvit.evaluation.sequences import FILM_SIZES, film_kinds
-from robustvit.memory import fits_memory
+from robustvit.memory import fits_memory, is_out_of_memory
 from robustvit.models.names import nearest
 
 __all__ = ["SUITES", "Job", "Settings", "check_suites", "plan"]
@@ -174,20 +175,36 @@ def _limited(pictures: PictureSet, settings: Settings) -> PictureSet:
 
 
 def _outputs(model: Any, size: tuple[int, int]) -> int:
-    """How many classes the network knows; one that does not say is asked with a black picture."""
-    if isinstance(getattr(model, "num_classes", None), int):
-        return model.num_classes
+    """How many classes the network knows: it is asked with a black picture, and has to agree with its `num_classes`."""
+    declared = getattr(model, "num_classes", None)
     parameter = next(model.parameters(), torch.zeros(()))
+    if parameter.is_meta:  # a network that is only planned with
+        return int(declared or 0)
+    with fits_memory(1, size), torch.inference_mode():
+        output = _answer_to_black(model, torch.zeros(1, 3, *size, device=parameter.device, dtype=parameter.dtype))
+    count = class_logits(output, model, 1).shape[1]
+    if isinstance(declared, int) and declared != count:
+        raise ValueError(
+            f"{type(model).__name__} says that it has {declared} classes (num_classes), but returns {count} numbers for a "
+            "picture; is it a classifier, and are these its weights?"
+        )
+    return count
+
+
+def _answer_to_black(model: nn.Module, picture: torch.Tensor) -> Any:
     was_training = model.training
     try:
-        with torch.inference_mode():
-            logits = model.eval()(torch.zeros(1, 3, *size, device=parameter.device, dtype=parameter.dtype))
+        return model.eval()(picture)
+    except (RuntimeError, AssertionError, ValueError) as error:
+        if is_out_of_memory(error):
+            raise
+        told = str(error).strip().partition("\n")[0]
+        H, W = picture.shape[-2:]
+        raise ValueError(
+            f"{type(model).__name__} does not take pictures of {H}x{W} pixels ({told}); give a size that it takes"
+        ) from error
     finally:
         model.train(was_training)
-    if not isinstance(logits, torch.Tensor) or logits.ndim != 2:
-        shape = list(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
-        raise ValueError(f"{type(model).__name__} is no classifier: it must return logits [B, K], not {shape}")
-    return logits.shape[1]
 
 
 def _task(
@@ -199,8 +216,9 @@ def _task(
     *,
     jpeg: bool = False,
     subset: Literal["a", "r"] | None = None,
+    outputs: int | None = None,
 ) -> Task:
-    outputs = _outputs(model, protocol.size)
+    outputs = _outputs(model, protocol.size) if outputs is None else outputs
     how: Any = dict(class_map=settings.class_map, subset=subset, label_names=label_names_of(model))
     matching = match_classes(pictures.classes, outputs, **how)
     mean, std = normalisation_of(model)
@@ -341,7 +359,8 @@ def _files_job(
 ) -> Job:
     cells = tuple(Condition(name, severity) for name, severity in found)
     chosen = _same_pictures(list(found.values()), settings)
-    tasks = tuple(_task(model, pictures, protocol, (CLEAN,), settings) for pictures in chosen)
+    outputs = _outputs(model, protocol.size)  # asked once, not for each cell
+    tasks = tuple(_task(model, pictures, protocol, (CLEAN,), settings, outputs=outputs) for pictures in chosen)
     return Job(suites, "files", tasks, cells, suites[:1] * len(cells))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from robustvit.models.fetching import fetching
 from robustvit.models.image_sizes import takes_any_size
 from robustvit.models.names import OFFICIAL, nearest
 from robustvit.models.published import PUBLISHED
+from robustvit.models.saved_folder import buildable, check_saved_weights, read_saved_config
 from robustvit.models.timm_networks import add_token_head, add_token_pooling
 
 __all__ = ["create_model", "list_models"]
@@ -67,7 +67,8 @@ def create_model(
         _check_name(architecture, tag)
         if pretrained and not kwargs.keys() & {"pretrained_cfg", "pretrained_cfg_overlay"}:
             _check_weights(name, architecture)
-    added = _added_in(name.removeprefix("local-dir:")) if name.startswith("local-dir:") else {}
+    folder = name.removeprefix("local-dir:") if name.startswith("local-dir:") else None
+    added = {} if folder is None else _added_in(folder, pretrained)
     tap, token_head = added.get("tap") if tap is None else tap, added.get("token_head", False) or token_head
     tap_blocks = added.get("tap_blocks", tap_blocks)
     if architecture in _OURS:
@@ -83,7 +84,7 @@ def create_model(
     size = kwargs.get("img_size")
     if size is not None and takes_any_size(name, _pair(size), kwargs):
         del kwargs["img_size"]
-    with fetching(name) if pretrained else nullcontext():
+    with buildable(folder) if folder is not None else nullcontext(), fetching(name) if pretrained else nullcontext():
         model = timm.create_model(name, pretrained, **kwargs)
     network_inside: nn.Module = model.model if features_only and hasattr(model, "model") else model
     if tap or tap_blocks != "all":
@@ -110,10 +111,12 @@ def _noting_size(model: Any, size: int | tuple[int, int] | None) -> Any:
     return model
 
 
-def _added_in(folder: str) -> dict[str, Any]:
+def _added_in(folder: str, pretrained: bool) -> dict[str, Any]:
     """TAP and token head of a timm network that `robustvit train` saved; {} for any other."""
-    config = Path(folder) / "config.json"
-    return json.loads(config.read_text()).get("robustvit", {}) if config.is_file() else {}
+    added = read_saved_config(folder).get("robustvit", {})
+    if pretrained and (Path(folder) / "config.json").is_file():
+        check_saved_weights(folder)
+    return added
 
 
 def _published_tag(published_name: str, *, needed: bool) -> str:

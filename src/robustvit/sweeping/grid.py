@@ -15,6 +15,8 @@ from typing import Any
 
 import yaml
 
+from robustvit.training.bounded_yaml import YamlTextError, read_yaml
+
 __all__ = ["Axis", "Cell", "cells_of", "label_of", "number_of", "parse_seeds", "parse_vary"]
 
 SEED = "loop.seed"
@@ -60,9 +62,9 @@ def parse_vary(text: str) -> Axis:
     if name == SEED:
         raise ValueError(f"{SEED} is what --seeds sets; give --seeds {listed or '0,1,2'} instead of --vary {text}")
     try:
-        values = yaml.safe_load(f"[{listed}]")
-    except yaml.YAMLError as error:
-        problem = getattr(error, "problem", None) or error
+        values = read_yaml(f"[{listed}]")
+    except YamlTextError as error:
+        problem = getattr(error.__cause__, "problem", None) or error
         raise ValueError(
             f"the values of --vary {text!r} are no list of YAML ({problem}); write V1,V2, with quotes around a text that has "
             "brackets or commas, and '' for an empty one"

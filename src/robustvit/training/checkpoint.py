@@ -117,10 +117,13 @@ def method_state(place: str | Path, method: str) -> dict[str, Any]:
             raise CheckpointError(f"{path} cannot be used: {error}") from error
     else:
         raise FileNotFoundError(f"there is no {path}; give the folder of a training run, or one of its checkpoints")
-    if method not in state["methods"]:
-        known = ", ".join(state["methods"]) or "none"
+    methods = state.get("methods")
+    if not isinstance(methods, dict):
+        raise CheckpointError(f"{path} lacks the state of its methods; it is damaged, or was not saved by a training run")
+    if method not in methods:
+        known = ", ".join(map(str, methods)) or "none"
         raise CheckpointError(f"{path} is of a run without {method} (its methods: {known}); train with methods.{method}={{}}")
-    return state["methods"][method]
+    return methods[method]
 
 
 def _save(state: dict[str, Any], file: Path) -> None:

@@ -21,6 +21,7 @@ import yaml
 from robustvit.files import write_whole
 from robustvit.methods.registry import METHODS, method_config
 from robustvit.models.names import nearest
+from robustvit.training.bounded_yaml import YamlTextError, read_yaml
 from robustvit.training.config import TrainConfig
 from robustvit.training.recipes import find_recipe
 
@@ -50,6 +51,8 @@ def load_config(recipe: str | Path | None = None, changes: Sequence[str] = (), *
             if recipe is None:
                 raise ConfigError("--twin needs a recipe, whose `twin:` makes it small; the default run is small already")
             raise ConfigError(f"{recipe} has no `twin:`, the changes that make it small; add them, or leave --twin out")
+        if not isinstance(small, Mapping):
+            raise ConfigError(f"{recipe}: twin is {small!r}; expected sections, as in `twin: {{schedule: {{epochs: 1}}}}`")
         raw = _merged(raw, small)
     for change in changes:
         raw = _merged(raw, _parse_change(change))
@@ -69,20 +72,22 @@ def config_to_dict(config: TrainConfig) -> dict[str, Any]:
 def save_config(config: TrainConfig, path: Path) -> None:
     """Writes the resolved configuration as a recipe."""
     with write_whole(path) as file:
-        file.write_text(yaml.safe_dump(config_to_dict(config), sort_keys=False))
+        file.write_text(yaml.safe_dump(config_to_dict(config), sort_keys=False), encoding="utf-8")
 
 
 def _read(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
     if path.resolve() in seen:
         raise ConfigError(f"{path} extends itself, through {' and '.join(p.name for p in seen)}")
     try:
-        raw = yaml.safe_load(path.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raw = read_yaml(path.read_text(encoding="utf-8"))
+    except ValueError as error:
         raise ConfigError(f"{path} is not YAML: {error}") from error
     if not isinstance(raw, dict | None):
         raise ConfigError(f"{path} holds a {type(raw).__name__}; expected sections as in `optimizer: {{lr: 1.0e-3}}`")
     raw = raw or {}
     base = raw.pop("extends", None)
+    if not isinstance(base, str | None):
+        raise ConfigError(f"{path}: extends is {base!r}; expected the name of a recipe, as in `extends: base.yaml`")
     return _merged(_read(find_recipe(base, path.parent), (*seen, path.resolve())), raw) if base else raw
 
 
@@ -100,8 +105,8 @@ def _parse_change(change: str) -> dict[str, Any]:
     if not equals or not path:
         raise ConfigError(f"{change!r} changes nothing; write name=value, as in optimizer.lr=1e-3")
     try:
-        value = yaml.safe_load(text) if text else ""
-    except yaml.YAMLError as error:
+        value = read_yaml(text) if text else ""
+    except YamlTextError as error:
         raise ConfigError(f"the value of {change!r} is not YAML: {error}") from error
     nested: Any = value
     for key in reversed(path.split(".")):
@@ -185,7 +190,7 @@ def _coerced(value: Any, hint: Any, where: str) -> Any:
     if hint is float and isinstance(value, int | float | str) and not isinstance(value, bool):  # YAML reads 1e-3 as text
         try:
             return float(value)
-        except ValueError:
+        except (ValueError, OverflowError):
             raise _wrong(value, hint, where) from None
     if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(value, Mapping | None):
         return {name: option for name, option in (value or {}).items() if option is not None}
@@ -214,7 +219,15 @@ def _tuple(values: Sequence[Any], arguments: tuple[Any, ...], where: str) -> tup
 
 def _wrong(value: Any, hint: Any, where: str) -> ConfigError:
     name = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
-    return ConfigError(f"{where} is {value!r} ({type(value).__name__}); expected {name}")
+    return ConfigError(f"{where} is {_shortened(value)} ({type(value).__name__}); expected {name}")
+
+
+def _shortened(value: Any) -> str:
+    """A value for a message, not longer than a line."""
+    if isinstance(value, int) and abs(value) >= 10**80:
+        return "a number of many digits"  # which Python does not even print
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _fields(cls: type[Any]) -> list[str]:

@@ -46,8 +46,11 @@ def build_network(config: ModelConfig, num_classes: int, augment: AugmentConfig)
     options = model_options(config, num_classes)
     try:
         network = create_model(config.name, config.pretrained, **options)
-    except TypeError as error:
-        raise ValueError(f"{config.name} cannot be built with {', '.join(options)}: {error}") from error
+    except (TypeError, KeyError, AttributeError, IndexError, ArithmeticError, AssertionError) as error:
+        reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+        raise ValueError(
+            f"{config.name} cannot be built with {', '.join(options)} ({reason}); look at model.options"
+        ) from error
     if config.checkpoint:
         _start_from(network, weights_file(config.checkpoint))
     _describe(network, augment)

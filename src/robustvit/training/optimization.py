@@ -32,7 +32,7 @@ def build_optimizer(network: nn.Module, config: OptimizerConfig, batch_size: int
             layer_decay=config.layer_decay,
             **options,
         )
-    except (ValueError, TypeError, AssertionError) as error:
+    except (ValueError, TypeError, AssertionError, IndexError, KeyError, ArithmeticError) as error:
         raise ConfigError(f"timm cannot make the optimizer {config.name!r}: {error}") from error
 
 
@@ -70,7 +70,7 @@ class Schedule:
                 updates_per_epoch=updates_per_epoch,
                 **options,
             )
-        except (TypeError, ValueError, AssertionError) as error:
+        except (TypeError, ValueError, AssertionError, IndexError, KeyError, ArithmeticError) as error:
             raise ConfigError(f"timm cannot make the schedule {config.name!r}: {error}") from error
         if self.timm is None:
             raise ConfigError(f"schedule.name is {config.name!r}, which timm does not know; choose cosine, step, poly, ...")

@@ -40,7 +40,8 @@ def epoch_order(length: int, *, seed: int, epoch: int, repeats: int = 1) -> NDAr
     """
     key = keyed_seed(seed, epoch, "order")
     generator = np.random.RandomState([key >> 32, key & 0xFFFFFFFF])  # its stream is the same in every version of NumPy
-    return generator.permutation(length).repeat(repeats)[:length].astype(np.int64)
+    distinct = generator.permutation(length)[: -(-length // repeats)]
+    return distinct.repeat(min(repeats, length))[:length].astype(np.int64)
 
 
 def shard_offsets(batch_size: int, shard: int, shards: int, *, mixing: bool) -> NDArray[np.int64]:

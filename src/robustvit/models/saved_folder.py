@@ -1,0 +1,71 @@
+"""Folders of saved networks (`local-dir:FOLDER`): `config.json` and weights, checked before timm reads them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import timm
+from timm.models import is_model
+
+from robustvit.models.names import nearest
+from robustvit.weights import CheckpointError, read_weights
+
+__all__ = ["buildable", "check_saved_weights", "read_saved_config"]
+
+WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin", "pytorch_model.pth", "model.pth")
+"""What the weights are called, as timm looks for them."""
+_SECTIONS: dict[str, type] = {"model_args": dict, "pretrained_cfg": dict, "robustvit": dict, "label_names": list}
+
+
+def read_saved_config(folder: str | Path) -> dict[str, Any]:
+    """The config.json of a folder; {} where there is none.
+
+    Raises:
+        CheckpointError: it is no JSON, or does not describe a network of timm or ours.
+    """
+    path = Path(folder) / "config.json"
+    if not path.is_file():
+        return {}
+    try:
+        config = json.loads(path.read_bytes().decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is not JSON ({error}); write it anew, or copy it again") from error
+    if not isinstance(config, dict):
+        raise CheckpointError(f"{path} holds a {type(config).__name__}; expected an object with the key architecture")
+    for key, kind in _SECTIONS.items():
+        if not isinstance(config.get(key, kind()), kind):
+            raise CheckpointError(f"{path}: {key} is {config[key]!r}; expected a {kind.__name__}")
+    name = config.get("architecture")
+    if not isinstance(name, str) or not is_model(name):  # also hf-hub:..., which would be fetched
+        hint = nearest(name, timm.list_models()) if isinstance(name, str) else ""
+        raise CheckpointError(f"{path} says architecture={name!r}, which is no network of timm or ours{hint}")
+    return config
+
+
+def check_saved_weights(folder: str | Path) -> None:
+    """Reads the weights in a folder, because timm does not compare checksums.
+
+    Raises:
+        FileNotFoundError: there are none.
+        CheckpointError: they are damaged.
+    """
+    found = next((file for name in WEIGHT_FILES if (file := Path(folder) / name).is_file()), None)
+    if found is None:
+        raise FileNotFoundError(f"{folder} has no weights; expected {' or '.join(WEIGHT_FILES)}")
+    read_weights(found)
+
+
+@contextmanager
+def buildable(folder: str | Path) -> Iterator[None]:
+    """Turns what fails while a network is built from its config.json into a CheckpointError that says so."""
+    try:
+        yield
+    except (ValueError, OSError):
+        raise
+    except Exception as error:  # its arguments can be anything, and fail anywhere in the constructor
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        raise CheckpointError(f"no network can be built from {Path(folder) / 'config.json'}: {reason}") from error

@@ -76,8 +76,6 @@ def stored_architecture(path: str | Path) -> str | None:
             name = json.loads(config.read_text()).get("architecture")
         except (ValueError, AttributeError) as error:
             raise CheckpointError(f"{config} cannot be read: {error}") from error
-    if isinstance(name, str) and ":" in name:  # hf-hub:..., which would be fetched
-        raise CheckpointError(f"{path} says that it is of {name!r}, which is no name of a network; give NAME={path}")
     return name if isinstance(name, str) else None
 
 

@@ -82,9 +82,9 @@ def create_model(
     if added and pretrained:  # what the folder's network has besides timm's must be there before its weights
         checkpoint_path, pretrained = str(Path(name.removeprefix("local-dir:")) / "model.safetensors"), False
     size = kwargs.get("img_size")
-    if size is not None and takes_any_size(name, _pair(size), kwargs):
-        del kwargs["img_size"]
-    with buildable(folder) if folder is not None else nullcontext(), fetching(name) if pretrained else nullcontext():
+    with nullcontext() if folder is None else buildable(folder), fetching(name) if pretrained else nullcontext():
+        if size is not None and takes_any_size(name, _pair(size), kwargs):
+            del kwargs["img_size"]
         model = timm.create_model(name, pretrained, **kwargs)
     network_inside: nn.Module = model.model if features_only and hasattr(model, "model") else model
     if tap or tap_blocks != "all":

@@ -14,7 +14,7 @@ from timm.models import is_model
 from robustvit.models.names import nearest
 from robustvit.weights import CheckpointError, read_weights
 
-__all__ = ["buildable", "check_saved_weights", "read_saved_config"]
+__all__ = ["WEIGHT_FILES", "buildable", "check_saved_weights", "read_saved_config"]
 
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin", "pytorch_model.pth", "model.pth")
 """What the weights are called, as timm looks for them."""

@@ -12,9 +12,10 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import NamedTuple
 
+from robustvit.cli.one_line_warnings import one_line_warnings
 from robustvit.interruption import Interruption, catching_signals
 
 __all__ = ["COMMANDS", "Command", "main"]
@@ -67,7 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hint = f"; did you mean {close[0]}?" if close else ""
         print(f"error: there is no command {name!r}{hint} (the commands are {', '.join(COMMANDS)})", file=sys.stderr)
         return 2
-    with catching_signals(is_program=arguments is None) as interruption:
+    plain = nullcontext() if sys.flags.dev_mode else one_line_warnings()
+    with plain, catching_signals(is_program=arguments is None) as interruption:
         return _run(name, rest, interruption)
 
 

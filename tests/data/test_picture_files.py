@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import struct
 import tarfile
 from pathlib import Path
@@ -81,6 +82,7 @@ def test_an_orientation_that_means_nothing_turns_nothing(orientation: int, tmp_p
     assert read_picture(photograph(tmp_path / "a.jpg", orientation)).size == (64, 48)
 
 
+@pytest.mark.filterwarnings("ignore")  # of Pillow, about the tag
 def test_a_damaged_tag_does_not_cost_the_picture(tmp_path: Path) -> None:
     path = photograph(tmp_path / "a.jpg")
     content = bytearray(path.read_bytes())
@@ -132,7 +134,11 @@ def test_an_evaluation_records_the_orientation(tmp_path: Path) -> None:
     assert len(prints) == 2, "work of one is not taken for the other"
 
 
-def test_a_sparse_member_of_a_tar_file_is_refused_before_it_fills_the_memory(tmp_path: Path) -> None:
+def test_a_sparse_member_of_a_tar_file_is_refused_before_it_fills_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in ("picture_files", "data.pictures"):
+        monkeypatch.setattr(f"robustvit.{place}.MOST_BYTES", 2**20)
     content = io.BytesIO()
     Image.new("RGB", (8, 8)).save(content, "PNG")
     with tarfile.open(tmp_path / "set.tar", "w", format=tarfile.PAX_FORMAT) as archive:
@@ -144,5 +150,28 @@ def test_a_sparse_member_of_a_tar_file_is_refused_before_it_fills_the_memory(tmp
         archive.addfile(huge)
     first, second = open_pictures(tmp_path / "set.tar")
     assert first.open().size == (8, 8)
-    with pytest.raises(UnreadablePictureError):
+    with pytest.raises(UnreadablePictureError, match="more than"):
         second.open()
+
+
+@pytest.mark.filterwarnings("ignore")  # of Pillow, about tags
+def test_damaged_files_of_every_format_are_read_or_unreadable() -> None:
+    draws = random.Random(0)
+    pixels = Image.fromarray(np.random.default_rng(0).integers(0, 255, (24, 16, 3), np.uint8))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    whole = []
+    for name in ("JPEG", "PNG", "WEBP", "AVIF", "TIFF", "JPEG2000", "BMP", "PPM"):
+        file = io.BytesIO()
+        pixels.save(file, name, **({} if name in ("JPEG2000", "BMP", "PPM") else {"exif": exif}))
+        whole.append(file.getvalue())
+    unreadable = 0
+    for case in range(400):
+        content = bytearray(whole[case % len(whole)])
+        for _ in range(draws.randrange(1, 5)):
+            content[draws.randrange(min(len(content), 300))] = draws.randrange(256)
+        try:
+            read_picture(bytes(content))
+        except UnreadablePictureError:
+            unreadable += 1
+    assert 100 < unreadable < 400

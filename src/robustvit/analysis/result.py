@@ -12,6 +12,7 @@ import numpy as np
 
 from robustvit.analysis.finding import Finding
 from robustvit.files import write_whole
+from robustvit.zip_files import check_zip
 
 __all__ = ["Analysis"]
 
@@ -93,6 +94,7 @@ class Analysis:
         """
         stored = json.loads(Path(folder, "analysis.json").read_text())
         findings: dict[str, dict[str, Finding]] = {}
+        check_zip(Path(folder, "arrays.npz"), contents=False)
         with np.load(Path(folder, "arrays.npz"), allow_pickle=False) as arrays:
             for what, study in stored["analyses"].items():
                 for name, numbers in study["networks"].items():

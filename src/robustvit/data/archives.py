@@ -106,7 +106,12 @@ def _is_local(file: str) -> bool:
 
 def _split_in_info(source: str, folder: Path) -> str:
     info = next((path for name in ("_info.json", "info.json") if (path := folder / name).is_file()), None)
-    splits = json.loads(info.read_text()).get("splits", {}) if info else {}
+    try:
+        splits = json.loads(info.read_text())["splits"] if info else {}
+    except (ValueError, TypeError, KeyError) as error:
+        raise LayoutError(
+            f"{info} cannot be read ({type(error).__name__}: {error}); expected timm's, with its splits"
+        ) from error
     split = next((name for name in ("validation", "val", "test") if name in splits), None)
     if split is None:
         raise LayoutError(

@@ -88,13 +88,22 @@ class SourceRecords:
 
 def _read(path: Path) -> dict[str, SourceRecord]:
     """The last record of each picture; a line that a kill cut is none."""
-    records = {}
+    records: dict[str, SourceRecord] = {}
     with open_list(path) as lines:
         for line in lines:
             if (text := parsed_line(line)) is not None:
-                digest, size, modified_ns, picture = text.split("\t", 3)
-                records[picture] = SourceRecord(int(size), int(modified_ns), digest)
+                records.update([_record(text, path)])
     return records
+
+
+def _record(text: str, path: Path) -> tuple[str, SourceRecord]:
+    try:
+        digest, size, modified_ns, picture = text.split("\t", 3)
+        return picture, SourceRecord(int(size), int(modified_ns), digest)
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is damaged: {text[:80]!r}; delete it together with the checksums beside it, and all copies are made again"
+        ) from error
 
 
 def drop_copies(checksums: Path, copies: Collection[str], places: Collection[str]) -> None:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from robustvit.files import write_whole
+from robustvit.zip_files import check_zip
 
 __all__ = ["Part", "StoredWork"]
 
@@ -59,6 +60,7 @@ class StoredWork:
         if not path.exists():
             return None
         try:
+            check_zip(path, contents=False)
             with np.load(path, allow_pickle=False) as stored:
                 texts = json.loads(str(stored["texts"]))
                 if texts["fingerprint"] == self.fingerprint:

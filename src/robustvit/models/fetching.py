@@ -5,11 +5,15 @@ Hugging Face's client tries each file six times, for half a minute, also where t
 
 from __future__ import annotations
 
+import pickle
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
+from safetensors import SafetensorError
 from timm.models import get_pretrained_cfg
+
+from robustvit.weights import CheckpointError, reader_error
 
 __all__ = ["fetching", "short_timeout"]
 
@@ -46,6 +50,9 @@ def fetching(name: str) -> Iterator[None]:
     try:
         with short_timeout(), _offline_hub() if is_offline else nullcontext():
             yield
+    except (pickle.UnpicklingError, SafetensorError) as error:
+        reason = reader_error(error)
+        raise CheckpointError(f"the weights of {name} are damaged, or hold more than weights ({reason})") from error
     except OSError as error:  # also what Hugging Face's client and urllib raise
         if not place:
             raise

@@ -18,6 +18,7 @@ from robustvit.models.names import OFFICIAL, nearest
 from robustvit.models.published import PUBLISHED
 from robustvit.models.saved_folder import buildable, check_saved_weights, read_saved_config
 from robustvit.models.timm_networks import add_token_head, add_token_pooling
+from robustvit.weights import read_weights
 
 __all__ = ["create_model", "list_models"]
 
@@ -92,6 +93,8 @@ def create_model(
     if token_head or token_fusion:
         add_token_head(network_inside, token_fusion)
     if checkpoint_path:  # after what was added, which a checkpoint of such a network has too
+        if not str(checkpoint_path).endswith((".npz", ".npy")):  # of JAX, which timm reads itself
+            read_weights(checkpoint_path)  # which says what is wrong with it, and compares its checksum
         load_checkpoint(model, checkpoint_path)
     elif pretrained:
         model.fresh_parts = tuple(part for part, is_on in (("tap", tap), ("token_head", token_head or token_fusion)) if is_on)

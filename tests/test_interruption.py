@@ -117,3 +117,26 @@ print(os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]))
 """
     done = run(script)
     assert (done.stdout, done.stderr) == ("143\n", "")
+
+
+def test_a_process_of_torchrun_ends_with_it() -> None:
+    child = """
+import time
+from robustvit import interruption
+with interruption.catching_signals(), interruption.finishing_steps() as asked:
+    interruption.end_with_torchrun()
+    print("ready", flush=True)
+    while asked.received is None:
+        time.sleep(0.05)
+print("saved", flush=True)
+"""
+    launcher = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
+    environment = {**os.environ, "TORCHELASTIC_RUN_ID": "1"}
+    line = [sys.executable, "-c", launcher, child]
+    process = subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.kill()
+    assert process.stdout.read() == "saved\n"  # reads until the child has ended
+    process.wait()
+    process.stdout.close()

@@ -28,15 +28,19 @@ __all__ = [
     "Interruption",
     "catching_signals",
     "check_interrupted",
+    "end_with_torchrun",
     "finishing_steps",
     "interruptible",
     "leave_signals_to_parent",
     "starting_workers",
+    "stop_this_process",
 ]
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 ONE_SIGNAL_SECONDS = 1.0
 """Signals within this time are one: `timeout` and some schedulers send theirs to a process and again to its group."""
+GRACE_SECONDS = 60.0
+"""How long a process whose partners are gone may take to save what it has."""
 Answer = Literal["leave", "raise", "note"]
 
 
@@ -180,4 +184,40 @@ def leave_signals_to_parent() -> None:
 def _end_when_told(wait: Callable[[set[int]], Any], parent: int) -> None:
     while wait({signal.SIGTERM}).si_pid != parent:
         pass
+    os._exit(128 + signal.SIGTERM)
+
+
+def end_with_torchrun() -> None:
+    """In a process that torchrun started: ends it in order when that is gone, as nobody else would."""
+    global _is_watching
+    if _is_watching or "TORCHELASTIC_RUN_ID" not in os.environ:
+        return
+    _is_watching = True
+    threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
+
+
+_is_watching = False
+_stopping = threading.Lock()
+"""Taken by the first thread that stops this process: another SIGTERM would be a second one."""
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1)
+    stop_this_process("torchrun is gone")
+
+
+def stop_this_process(reason: str) -> None:
+    """From any thread: as if SIGTERM had come; a while later at once, where that ends nothing.
+
+    Args:
+        reason: for the reader.
+    """
+    if not _stopping.acquire(blocking=False):
+        return
+    with suppress(OSError):
+        os.write(2, f"{reason}; process {os.getpid()} stops\n".encode())
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(GRACE_SECONDS)
+    discard_unfinished()
     os._exit(128 + signal.SIGTERM)

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from robustvit.cli import main
-from robustvit.cli.corrupt import _cores
+from robustvit.cores import available_cores
 
 COMMAND = [sys.executable, "-m", "robustvit", "corrupt"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -76,11 +76,11 @@ def test_a_replaced_picture_is_told(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_cores_are_shared_among_the_processes_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
-    alone = _cores()
+    alone = available_cores()
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    assert _cores() == max(1, alone // 2)
+    assert available_cores() == max(1, alone // 2)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1000")
-    assert _cores() == 1
+    assert available_cores() == 1
 
 
 @pytest.mark.slow

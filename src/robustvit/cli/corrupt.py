@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from robustvit.cli.console import going_on, note, print_json, progress_bar, tables
+from robustvit.cores import available_cores
+from robustvit.interruption import end_with_torchrun
 
 if TYPE_CHECKING:
     from robustvit.data.copying import Copying
@@ -75,12 +77,13 @@ def corrupt(
         frost_folder=str(frost_folder) if frost_folder else None,
         ignore_orientation=ignore_orientation,
     )
-    _run(source, destination, copying, workers or _cores(), as_json)
+    _run(source, destination, copying, workers or available_cores(), as_json)
 
 
 def _run(source: Path, destination: Path, copying: Copying, workers: int, as_json: bool) -> None:
     from robustvit.data.corrupted_tree import corrupt_tree
 
+    end_with_torchrun()
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     with going_on("finished files stay, and the same command goes on"), progress_bar() as report:
         done = corrupt_tree(source, destination, copying, workers=workers, rank=rank, world=world, report=report)
@@ -89,12 +92,6 @@ def _run(source: Path, destination: Path, copying: Copying, workers: int, as_jso
         raise ValueError(f"no picture of {source} could be read; the first is {name}: {reason}")
     if rank == 0:
         _tell(destination, done, world, as_json)
-
-
-def _cores() -> int:
-    """Those that this process may use, shared with its neighbours under torchrun."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
 def _tell(destination: Path, done: TreeSummary, world: int, as_json: bool) -> None:

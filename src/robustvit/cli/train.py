@@ -44,12 +44,12 @@ def train(
         as_json: print JSON.
     """
     with working("Loading"):
-        from robustvit.training.config_io import load_config
+        from robustvit.training.config_io import load_config, load_saved_config
         from robustvit.training.train import train as run_training
 
         stored = output / "config.yaml"
         if resume and recipe is None and (stored.is_file() or not set):
-            config = load_config(stored, set) if stored.is_file() else None
+            config = load_saved_config(stored, set) if stored.is_file() else None
         else:
             config = load_config(recipe, set, twin=twin)
     with going_on(f"`robustvit train --resume --output {output}` goes on"), _progress() as report:

@@ -1,8 +1,14 @@
-"""The processes of a `torchrun`, or the only one."""
+"""The processes of a `torchrun`, or the only one.
+
+A process may wait for the others for days, where their shares of the work differ; but not for one that is gone. Those of a
+machine end with their torchrun. Between machines, each process lets the next one hear that it lives.
+"""
 
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,11 +16,19 @@ from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
+
+from robustvit.interruption import end_with_torchrun, stop_this_process
 
 __all__ = ["Processes", "join_processes"]
 
 PATIENCE = timedelta(days=7)
-"""How long a process that has finished its share waits for the others."""
+"""How long a process that has finished its share waits for others that live."""
+MEETING = timedelta(minutes=30)
+"""How long processes wait for each other at the start."""
+SILENCE_SECONDS = 600.0
+"""A process that has not been heard for so long is gone: its machine was switched off, or the network is down."""
+BEAT_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -35,7 +49,7 @@ class Processes:
 
 @contextmanager
 def join_processes(backend: str = "gloo") -> Iterator[Processes]:
-    """Joins the processes that torchrun started, if it did, and leaves them at the end.
+    """Joins the processes that torchrun started, if it did, and leaves them at the end, when all of them have come there.
 
     Args:
         backend: of PyTorch's: "gloo" for tensors on the CPU, "nccl" for CUDA.
@@ -44,11 +58,47 @@ def join_processes(backend: str = "gloo") -> Iterator[Processes]:
     if world == 1:
         yield Processes()
         return
-    started_here = not dist.is_initialized()
-    if started_here:
-        dist.init_process_group(backend, timeout=PATIENCE)
-    try:
+    if dist.is_initialized():
         yield Processes(dist.get_rank(), dist.get_world_size())
-    finally:
-        if started_here:
+        return
+    end_with_torchrun()
+    store, rank, world = next(iter(rendezvous("env://", timeout=MEETING)))
+    with _heard(rank, world):
+        dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=PATIENCE)
+        store.set_timeout(PATIENCE)
+        try:
+            processes = Processes(rank, world)
+            yield processes
+            processes.gather(None)  # who leaves first takes what the others talk through away
+        finally:
             dist.destroy_process_group()
+
+
+@contextmanager
+def _heard(rank: int, world: int) -> Iterator[None]:
+    """While the body runs, the others hear that this process lives, and it listens to the next one."""
+    stop = threading.Event()
+    thread = threading.Thread(target=_beat_and_listen, args=(rank, world, stop), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+
+
+def _beat_and_listen(rank: int, world: int, stop: threading.Event) -> None:
+    address, port, following = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), (rank + 1) % world
+    heard, when, limit = 0, time.monotonic(), MEETING.total_seconds()
+    try:
+        # a connection of its own: that of the group is taken while somebody waits
+        store = dist.TCPStore(address, port, is_master=False, wait_for_workers=False, timeout=MEETING)
+        while not stop.wait(BEAT_SECONDS):
+            store.add(f"robustvit/beats/{rank}", 1)
+            if (now := store.add(f"robustvit/beats/{following}", 0)) != heard:
+                heard, when, limit = now, time.monotonic(), SILENCE_SECONDS
+            elif time.monotonic() - when > limit:
+                stop_this_process(f"process {following} of {world} has not been heard for {limit / 60:.0f} minutes")
+    except RuntimeError as error:  # torch's errors of connections
+        if not stop.is_set():
+            reason = str(error).partition("\n")[0]
+            stop_this_process(f"the processes of this run cannot reach {address}, where they meet, any more ({reason})")

@@ -18,6 +18,7 @@ import torch
 from timm.data import IMAGENET_DEFAULT_MEAN
 from torch.utils.data import DataLoader, Dataset
 
+from robustvit.cores import available_cores
 from robustvit.corruptions.randomness import keyed_seed
 from robustvit.data.pictures import UnreadablePictureError
 from robustvit.evaluation.prefetch import Prefetch
@@ -91,6 +92,7 @@ class TrainingData:
     Attributes:
         classes: names in the order of the labels; empty where nobody knows them.
         num_classes: K.
+        workers: processes that make batches: `data.workers`, but no more than the machine has cores.
         length: pictures in the set, copies included.
 
     Raises:
@@ -109,6 +111,7 @@ class TrainingData:
     ) -> None:
         if data.workers < 0:
             raise ValueError(f"data.workers={data.workers} is not possible; give a number of processes, or 0 for a thread")
+        self.workers = min(data.workers, available_cores())
         self.config, self.augment, self.img_size, self.seed = data, augment, img_size, seed
         augmentation = Augmentation(augment, img_size, seed=seed, mean=augment.mean or mean, with_view=spatial_view)
         self.pictures = training_pictures(data, img_size=img_size, seed=seed)
@@ -167,9 +170,7 @@ class TrainingData:
         return Sampling(self.length, batch_size, seed=self.seed, repeats=self.config.repeats)
 
     def _made(self, shards: Iterator[Shard]) -> Generator[Batch, None, None]:
-        return (
-            _from_workers(self.maker, shards, self.config.workers) if self.config.workers else _from_thread(self.maker, shards)
-        )
+        return _from_workers(self.maker, shards, self.workers) if self.workers else _from_thread(self.maker, shards)
 
 
 def _in_groups(batches: Generator[Batch, None, None], size: int) -> Generator[list[Batch], None, None]:

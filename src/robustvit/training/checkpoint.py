@@ -7,7 +7,9 @@ scaler, the methods' own state, and the number of updates done.
 from __future__ import annotations
 
 import errno
+import hashlib
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from robustvit.weights import CheckpointError, load_checked, reader_error
 
 __all__ = ["Checkpoints", "Found", "method_state"]
 
-FORMAT = "robustvit training 1"
+FORMAT = "robustvit training 2"
 _NAME = re.compile(r"checkpoint-(\d+)\.pt")
 
 
@@ -53,7 +55,7 @@ class Checkpoints:
     def files(self) -> list[Path]:
         """The files, newest first."""
         files = self.folder.glob("checkpoint-*.pt") if self.folder.is_dir() else ()
-        return sorted((f for f in files if _NAME.fullmatch(f.name)), key=_update_of, reverse=True)
+        return sorted((f for f in files if _NAME.fullmatch(f.name) and f.is_file()), key=_update_of, reverse=True)
 
     def save(self, state: dict[str, Any]) -> Path:
         """Writes a checkpoint, and removes the oldest only then."""
@@ -62,14 +64,18 @@ class Checkpoints:
         self.folder.mkdir(exist_ok=True)
         path = self.folder / f"checkpoint-{state['update']:08d}.pt"
         with write_whole(path) as file:
-            _save({"format": FORMAT, "fingerprint": self.fingerprint, **state}, file)
+            about = {"format": FORMAT, "fingerprint": self.fingerprint, "parts": _digest_of_parts(state)}
+            _save({**about, **state}, file)
         done = [file for file in self.files() if _update_of(file) <= state["update"]]  # newer ones could not be used
         for old in done[self.keep :]:
             old.unlink(missing_ok=True)
         return path
 
-    def newest(self) -> Found | None:
+    def newest(self, use: Callable[[dict[str, Any]], None] | None = None) -> Found | None:
         """The newest usable checkpoint; None where there is none at all.
+
+        Args:
+            use: takes the state; one that it raises CheckpointError for is passed over.
 
         Raises:
             CheckpointError: there are checkpoints, and none can be used.
@@ -77,7 +83,10 @@ class Checkpoints:
         passed_over: list[tuple[Path, str]] = []
         for path in self.files():
             try:
-                return Found(self._load(path), path, tuple(passed_over))
+                state = self._load(path)
+                if use is not None:
+                    use(state)
+                return Found(state, path, tuple(passed_over))
             except CheckpointError as error:
                 passed_over.append((path, str(error)))
         if passed_over:
@@ -148,4 +157,26 @@ def _load(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"it cannot be read: {reader_error(error)}") from error
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise CheckpointError(f"it is not a checkpoint of a training run (expected {FORMAT!r})")
+    about = ("format", "fingerprint", "parts")
+    if state.get("parts") != _digest_of_parts({name: part for name, part in state.items() if name not in about}):
+        raise CheckpointError("parts of it are missing, or are not those that were saved")
     return state
+
+
+def _digest_of_parts(state: Any) -> str:
+    """Of the names, shapes and plain values in it; the contents of tensors have sums of their own in the file."""
+    digest = hashlib.blake2b(digest_size=16)
+
+    def add(name: str, value: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            digest.update(f"{name} {tuple(value.shape)} {value.dtype}\n".encode())
+        elif isinstance(value, Mapping | list | tuple):
+            pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
+            digest.update(f"{name} {len(value)}\n".encode())
+            for key, entry in pairs:
+                add(f"{name}/{key!r}", entry)
+        else:
+            digest.update(f"{name} {value!r}\n".encode())
+
+    add("", state)
+    return digest.hexdigest()

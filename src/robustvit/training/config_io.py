@@ -25,7 +25,7 @@ from robustvit.training.bounded_yaml import YamlTextError, read_yaml
 from robustvit.training.config import TrainConfig
 from robustvit.training.recipes import find_recipe
 
-__all__ = ["ConfigError", "config_from_dict", "config_to_dict", "load_config", "save_config"]
+__all__ = ["ConfigError", "config_from_dict", "config_to_dict", "load_config", "load_saved_config", "save_config"]
 
 
 class ConfigError(ValueError):
@@ -57,6 +57,23 @@ def load_config(recipe: str | Path | None = None, changes: Sequence[str] = (), *
     for change in changes:
         raw = _merged(raw, _parse_change(change))
     return config_from_dict(raw)
+
+
+def load_saved_config(path: Path, changes: Sequence[str] = ()) -> TrainConfig:
+    """The configuration that `save_config` wrote, with changes.
+
+    Raises:
+        ConfigError: it is not whole; what is missing would have its default, which the run did not have.
+    """
+    advice = "give the recipe of the run again, with --resume: its checkpoints know whether it is the same"
+    try:
+        raw = _read(path)
+        whole = _flat(config_to_dict(config_from_dict(raw)))
+    except ConfigError as error:
+        raise ConfigError(f"{path} is damaged ({' '.join(str(error).split())}); {advice}") from error
+    if lacking := [key for key in whole if key not in _flat(raw)]:
+        raise ConfigError(f"{path} lacks {lacking[0]}: it is damaged, or of another version; {advice}")
+    return load_config(path, changes)
 
 
 def config_from_dict(raw: Mapping[str, Any]) -> TrainConfig:

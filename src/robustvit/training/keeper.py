@@ -37,7 +37,9 @@ class Keeper:
     def __init__(self, folder: Path, run: Run, *, resume: bool) -> None:
         self.folder, self.run = folder, run
         self.checkpoints = Checkpoints(folder / "checkpoints", run.config.loop.keep, fingerprint_of(run.config))
-        self.notes: list[str] = []
+        wanted, workers = run.config.data.workers, run.data.workers
+        told = f"data.workers={wanted} are more than the cores of this process; it uses {workers}"
+        self.notes: list[str] = [told] if wanted > workers else []
         self.accuracy: float | None = None
         self.best: float | None = None
         self.unreadable: dict[str, str] = {}
@@ -48,22 +50,29 @@ class Keeper:
             self._resume()
         is_first = run.workers.is_first
         self.log = MetricsLog(folder, run.updates_done, run.config.loop.tensorboard) if is_first else None
+        self.notes += self.log.notes if self.log is not None else []
 
     def _resume(self) -> None:
-        found = self.checkpoints.newest()
+        found = self.checkpoints.newest(self._use)
         updates = self.run.workers.gather(0 if found is None else found.state["update"])
         if len(set(updates)) > 1:
             raise CheckpointError(
                 f"the processes found different checkpoints, of updates {', '.join(map(str, updates))}: the folder of the run "
                 "must be the same for all; put it where every node sees it"
             )
-        if found is None:
-            return
-        self.notes += [f"{path.name} was passed over: {reason}" for path, reason in found.passed_over]
-        self.run.load(found.state)
-        kept = found.state["keeper"]
-        self.accuracy, self.best, self.unreadable = kept["accuracy"], kept["best"], dict(kept["unreadable"])
-        self.window, self.window_size, self.is_validation_due = dict(kept["window"]), kept["window_size"], kept["is_due"]
+        if found is not None:
+            self.notes += [f"{path.name} was passed over: {reason}" for path, reason in found.passed_over]
+
+    def _use(self, state: Mapping[str, Any]) -> None:
+        """Brings the run to a checkpoint, or says why it is not of this run."""
+        self.run.check_pictures(state)
+        try:
+            self.run.load(state)
+            kept = state["keeper"]
+            self.accuracy, self.best, self.unreadable = kept["accuracy"], kept["best"], dict(kept["unreadable"])
+            self.window, self.window_size, self.is_validation_due = dict(kept["window"]), kept["window_size"], kept["is_due"]
+        except (KeyError, IndexError, TypeError, AttributeError, ValueError, RuntimeError) as error:
+            raise CheckpointError(f"it does not fit this run: {' '.join(str(error).split())[:300]}") from error
 
     def note(self, found: Mapping[str, Any], batches: Sequence[Batch]) -> None:
         """After an update: adds its numbers to the log, where it is time for a line, as means since the last line."""

@@ -14,16 +14,22 @@ __all__ = ["MetricsLog", "read_metrics"]
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a log; one that was cut off by a crash is left out."""
-    if not path.is_file():
-        return []
-    entries = []
-    for line in path.read_text().splitlines():
-        try:
-            entries.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
-    return entries
+    """The whole lines of a log; damaged ones, and one that was cut off by a crash, are left out."""
+    return [entry for entry in map(_entry, _lines(path)) if entry is not None]
+
+
+def _lines(path: Path) -> list[bytes]:
+    """Without the last one, if it was cut off."""
+    return path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
+
+
+def _entry(line: bytes) -> dict[str, Any] | None:
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return None
+    is_one = isinstance(entry, dict) and all(isinstance(entry.get(name), int | float) for name in ("update", "epoch"))
+    return entry if is_one and ("loss" not in entry or {"terms", "lr"} <= entry.keys()) else None
 
 
 class MetricsLog:
@@ -33,10 +39,15 @@ class MetricsLog:
         folder: of the run.
         updates_done: what comes after this update is dropped: the run goes on from here.
         tensorboard: also write events (extra `track`).
+
+    Attributes:
+        notes: lines of before that were damaged, and are dropped.
     """
 
     def __init__(self, folder: Path, updates_done: int, tensorboard: bool = False) -> None:
         self.path = folder / "metrics.jsonl"
+        damaged = [str(number) for number, line in enumerate(_lines(self.path), start=1) if _entry(line) is None]
+        self.notes = [f"lines of metrics.jsonl were damaged and are gone: {', '.join(damaged)}"] if damaged else []
         kept = [entry for entry in read_metrics(self.path) if entry["update"] <= updates_done]
         with write_whole(self.path) as file:
             file.write_text("".join(json.dumps(entry) + "\n" for entry in kept))

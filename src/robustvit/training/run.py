@@ -287,13 +287,16 @@ class Run:
             "methods": {method.name: method.state_dict() for method in self.methods},
         }
 
-    def load(self, state: Mapping[str, Any]) -> None:
-        workers = self.workers
+    def check_pictures(self, state: Mapping[str, Any]) -> None:
+        """Raises ConfigError where a state is of a run with other pictures."""
         if state.get("pictures", now := self.data.fingerprint()) != now:
             raise ConfigError(
                 f"the pictures of {self.config.data.train} are not those that the run began with (another number, or other "
                 "names); restore them, or start a new run in another folder"
             )
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        workers = self.workers
         workers.load_network_state(self.network, state["network"])
         if self.ema is not None:
             workers.load_network_state(self.ema.module, state["ema"])

@@ -21,7 +21,7 @@ from robustvit.files import check_writable, explained
 from robustvit.interruption import Interruption, finishing_steps
 from robustvit.locking import locking_output
 from robustvit.training.config import TrainConfig
-from robustvit.training.config_io import ConfigError, changed_settings, load_config, save_config
+from robustvit.training.config_io import ConfigError, changed_settings, load_saved_config, save_config
 from robustvit.training.distributed import choose_device, join_workers
 from robustvit.training.keeper import Keeper
 from robustvit.training.run import NotFiniteError, Run
@@ -106,7 +106,7 @@ def train(
         FolderInUseError: another process trains there.
     """
     folder = Path(output)
-    config = _check_folder(config, folder, resume)
+    config, notes = _check_folder(config, folder, resume)
     device = choose_device(config.loop.device)
     with join_workers(config.loop.parallel, device) as workers:
         run = Run(config, workers, device, cache=folder / "deepaugment.safetensors")
@@ -115,6 +115,7 @@ def train(
             _make(folder)
             save_config(config, folder / "config.yaml")
         keeper = Keeper(folder, run, resume=resume)
+        keeper.notes += notes
         try:
             return _loop(run, keeper, validation, report)
         except NotFiniteError as error:
@@ -125,24 +126,29 @@ def train(
             keeper.close()
 
 
-def _check_folder(config: TrainConfig | None, folder: Path, resume: bool) -> TrainConfig:
-    """The configuration to run, after checking that it may run there."""
+def _check_folder(config: TrainConfig | None, folder: Path, resume: bool) -> tuple[TrainConfig, list[str]]:
+    """The configuration to run, after checking that it may run there; and what a reader should know."""
     stored_at = folder / "config.yaml"
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"{folder} is a file; give a folder for the run")
     if config is None and not (resume and stored_at.is_file()):
         raise FileNotFoundError(f"there is no run in {folder} to resume (no config.yaml); give a recipe")
     if not stored_at.is_file():
-        return config  # type: ignore[return-value]
+        return config, []  # type: ignore[return-value]
     if not resume:
         raise FileExistsError(f"there is a run in {folder} already; --resume goes on with it, another --output starts anew")
-    stored = load_config(stored_at)
+    try:
+        stored = load_saved_config(stored_at)
+    except ConfigError:
+        if config is None:
+            raise
+        return config, [f"{stored_at} was damaged, and is written anew"]
     if config is None:
-        return stored
+        return stored, []
     if changed := changed_settings(stored, config):
         told = ", ".join(f"{key} was {then!r} and is {now!r}" for key, (then, now) in list(changed.items())[:5])
         raise ConfigError(f"the run in {folder} cannot be resumed with another configuration: {told}; give another --output")
-    return config
+    return config, []
 
 
 def _make(folder: Path) -> None:

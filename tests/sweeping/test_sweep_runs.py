@@ -184,7 +184,7 @@ MISTAKES: list[Mistake] = [
     (dict(vary=["methods.adl.tua=1,2"]), ConfigError, "methods.adl.tua is not known; did you mean tau"),
     (dict(vary=["methods.adl.tau=1,x"]), ConfigError, "methods.adl.tau is 'x'"),
     (dict(vary=["model.tap=1,4", "methods.adl={tau: 2},{tau: 2.0}"]), ValueError, "is the same run as"),
-    (dict(suite=("clean", "fog")), ValueError, "there is no suite 'fog'"),
+    (dict(suite=("clean", "storm")), ValueError, "there is no suite 'storm'"),
     (dict(limit=0), ValueError, "limit=0"),
     (dict(data="/nowhere"), FileNotFoundError, "there is no /nowhere"),
     (dict(data=None), ValueError, "give --data PATH"),

@@ -62,20 +62,13 @@ def read_weights(path: str | Path, *, use_ema: bool = True) -> dict[str, Tensor]
 def stored_architecture(path: str | Path) -> str | None:
     """The name of the network whose weights a file has, as training programs note it; None where it does not say.
 
-    timm's and the published checkpoints have it inside (`arch`); safetensors in a `config.json` beside them.
+    timm's and the published checkpoints do (`arch`).
     """
-    path = Path(path)
-    stored = _read(path)
+    stored = _read(Path(path))
     if not isinstance(stored, Mapping):
         return None
     options = vars(stored["args"]) if isinstance(stored.get("args"), argparse.Namespace) else {}
     name = stored.get("arch") or stored.get("architecture") or options.get("model")
-    config = path.with_name("config.json")
-    if not isinstance(name, str) and path.suffix == ".safetensors" and config.is_file():
-        try:
-            name = json.loads(config.read_text()).get("architecture")
-        except (ValueError, AttributeError) as error:
-            raise CheckpointError(f"{config} cannot be read: {error}") from error
     return name if isinstance(name, str) else None
 
 

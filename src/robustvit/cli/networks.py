@@ -30,18 +30,12 @@ def load_networks(
     called = _called(models, names)
     place = f"cuda:{os.environ['LOCAL_RANK']}" if device == "cuda" and "LOCAL_RANK" in os.environ else device
     with working(f"Loading {', '.join(models)}"):
-        return {name: _loaded(model, untrained, options).to(place).eval() for name, model in zip(called, models, strict=True)}
+        from robustvit.models.loading import load_model
 
-
-def _loaded(model: str, untrained: bool, options: dict[str, Any]) -> Any:
-    """Random weights are the same in every run, so that an interrupted one can go on."""
-    import torch
-
-    from robustvit.models.loading import load_model
-
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return load_model(model, untrained=untrained, **options)
+        return {
+            name: load_model(model, untrained=untrained, **options).to(place).eval()
+            for name, model in zip(called, models, strict=True)
+        }
 
 
 def _called(models: Sequence[str], names: Sequence[str]) -> Sequence[str]:

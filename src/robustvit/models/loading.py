@@ -6,7 +6,6 @@ All commands load networks here, so that none of them works with weights that an
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from robustvit.models.names import OFFICIAL
 from robustvit.models.official import from_official, load_weights
 from robustvit.models.registry import create_model
 from robustvit.models.rvt import RVT
-from robustvit.models.saved_folder import WEIGHT_FILES
+from robustvit.models.saved_folder import WEIGHT_FILES, network_beside, weights_in
 from robustvit.weights import CheckpointError, read_weights, stored_architecture
 
 __all__ = ["fit_to", "load_model", "load_network", "stored_classes"]
@@ -85,33 +84,17 @@ def _weights_in(folder: Path) -> Path:
         inside = [place for place in (folder / "best", folder / "weights") if (place / "config.json").is_file()]
         hint = f"; give {LOCAL}{inside[0]}" if inside else ", which says which network its weights are of"
         raise FileNotFoundError(f"{folder} has no config.json{hint}")
-    found = [folder / name for name in WEIGHT_FILES if (folder / name).is_file()]
-    if not found:
-        raise FileNotFoundError(f"{folder} has no weights; expected {' or '.join(WEIGHT_FILES)}")
-    return found[0]
+    return weights_in(folder)
 
 
 def _network_of(file: Path) -> str:
     """The name of the network whose weights a file has."""
-    name = _described_beside(file) or stored_architecture(file)
+    name = network_beside(file) or stored_architecture(file)
     if name is None:
         raise ValueError(f"{file} does not say which network it is of; give NAME={file}")
     if ":" in name:  # a file must not decide what is fetched or read
         raise CheckpointError(f"{file} says that it is of {name!r}, which is no name of a network; give NAME={file}")
     return name
-
-
-def _described_beside(file: Path) -> str | None:
-    """The network that the config.json beside a file describes, as `robustvit train` and timm write it; None for none."""
-    config = file.with_name("config.json")
-    if not config.is_file() or (file.suffix != ".safetensors" and file.name not in WEIGHT_FILES):
-        return None
-    try:
-        found = json.loads(config.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise CheckpointError(f"{config} cannot be read: {error}") from error
-    name = found.get("architecture") if isinstance(found, dict) else None
-    return name if isinstance(name, str) else None
 
 
 def _check_trained(name: str, network: Any, options: dict[str, Any]) -> None:
@@ -154,7 +137,7 @@ def load_network(name: str, checkpoint: str | Path | None = None, *, pretrained:
         if "token_head.weight" in weights:
             options.setdefault("token_head", True)
         file = Path(checkpoint)
-        described = _described_beside(file)
+        described = network_beside(file)
         if described is not None and described in (name, getattr(OFFICIAL.get(name), "architecture", "")):
             name = f"{LOCAL}{file.parent}"
         elif name in OFFICIAL:

@@ -14,7 +14,7 @@ from timm.models import is_model
 from robustvit.models.names import nearest
 from robustvit.weights import CheckpointError, read_weights
 
-__all__ = ["WEIGHT_FILES", "buildable", "check_saved_weights", "read_saved_config"]
+__all__ = ["WEIGHT_FILES", "buildable", "check_saved_weights", "network_beside", "read_saved_config", "weights_in"]
 
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin", "pytorch_model.pth", "model.pth")
 """What the weights are called, as timm looks for them."""
@@ -30,12 +30,7 @@ def read_saved_config(folder: str | Path) -> dict[str, Any]:
     path = Path(folder) / "config.json"
     if not path.is_file():
         return {}
-    try:
-        config = json.loads(path.read_bytes().decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is not JSON ({error}); write it anew, or copy it again") from error
-    if not isinstance(config, dict):
-        raise CheckpointError(f"{path} holds a {type(config).__name__}; expected an object with the key architecture")
+    config = _read_object(path)
     for key, kind in _SECTIONS.items():
         if not isinstance(config.get(key, kind()), kind):
             raise CheckpointError(f"{path}: {key} is {config[key]!r}; expected a {kind.__name__}")
@@ -46,6 +41,41 @@ def read_saved_config(folder: str | Path) -> dict[str, Any]:
     return config
 
 
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(path.read_bytes().decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is not JSON ({error}); write it anew, or copy it again") from error
+    if not isinstance(config, dict):
+        raise CheckpointError(f"{path} holds a {type(config).__name__}; expected an object with the key architecture")
+    return config
+
+
+def network_beside(file: Path) -> str | None:
+    """The network that the config.json beside a weight file describes, as `robustvit train` and timm write it; None for none.
+
+    Raises:
+        CheckpointError: it describes one wrongly. One of another package, which has other keys, is of no interest.
+    """
+    config = file.with_name("config.json")
+    is_described = file.suffix == ".safetensors" or file.name in WEIGHT_FILES
+    if not is_described or not config.is_file() or "architecture" not in _read_object(config):
+        return None
+    return read_saved_config(file.parent)["architecture"]
+
+
+def weights_in(folder: str | Path) -> Path:
+    """The weight file of a folder.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    found = next((file for name in WEIGHT_FILES if (file := Path(folder) / name).is_file()), None)
+    if found is None:
+        raise FileNotFoundError(f"{folder} has no weights; expected {' or '.join(WEIGHT_FILES)}")
+    return found
+
+
 def check_saved_weights(folder: str | Path) -> None:
     """Reads the weights in a folder, because timm does not compare checksums.
 
@@ -53,10 +83,7 @@ def check_saved_weights(folder: str | Path) -> None:
         FileNotFoundError: there are none.
         CheckpointError: they are damaged.
     """
-    found = next((file for name in WEIGHT_FILES if (file := Path(folder) / name).is_file()), None)
-    if found is None:
-        raise FileNotFoundError(f"{folder} has no weights; expected {' or '.join(WEIGHT_FILES)}")
-    read_weights(found)
+    read_weights(weights_in(folder))
 
 
 @contextmanager

@@ -70,6 +70,12 @@ def test_frost_is_the_weighted_sum_of_picture_and_texture_cut_at_255() -> None:
     assert torch.equal(spoiled, expected)
 
 
+def test_a_photograph_that_was_replaced_is_read_again(folder: Path) -> None:
+    assert 40 in red_levels(folder)
+    Image.new("RGB", (310, 260), (0, 0, 0)).save(folder / "frost1.png")
+    assert red_levels(folder) == {0, 80, 120, 160, 200}
+
+
 def test_the_five_published_photographs_are_used_and_the_sixth_never(folder: Path) -> None:
     assert red_levels(folder) == {40, 80, 120, 160, 200}
 

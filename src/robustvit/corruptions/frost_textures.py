@@ -36,10 +36,14 @@ SOFTENED_FROM = 1 / 64
 
 @dataclass(frozen=True)
 class Texture:
-    """One texture of frost: generated (`name` of the photograph it imitates) or read from `path`."""
+    """One texture of frost: generated (`name` of the photograph it imitates) or read from `path`.
+
+    `stamp` has size and time of that file: what was read once is kept until they change.
+    """
 
     name: str
     path: Path | None = None
+    stamp: tuple[int, int] = (0, 0)
 
     def fitted(self, size: tuple[int, int], family: Family) -> Tensor:
         """uint8 [3, h, w], scaled by the rule of the family and larger than `size` (H, W), to take a random part of."""
@@ -57,7 +61,6 @@ def frost_textures(folder: Path | None = None) -> tuple[Texture, ...]:
     return _photographs(Path(folder))
 
 
-@lru_cache(maxsize=8)
 def _photographs(folder: Path) -> tuple[Texture, ...]:
     if not folder.is_dir():
         raise FileNotFoundError(f"frost_folder {folder} is no folder; give one with frost1.png ... frost5.jpg or any images")
@@ -65,12 +68,13 @@ def _photographs(folder: Path) -> tuple[Texture, ...]:
     if not images:
         raise FileNotFoundError(f"no images in frost_folder {folder}; it needs frost1.png ... frost5.jpg, or any images")
     names = PUBLISHED if set(PUBLISHED) <= set(images) else tuple(images)
-    return tuple(Texture(name, images[name]) for name in names)
+    statuses = {name: images[name].stat() for name in names}
+    return tuple(Texture(name, images[name], (statuses[name].st_size, statuses[name].st_mtime_ns)) for name in names)
 
 
 @lru_cache(maxsize=32)
 def _fitted(texture: Texture, size: tuple[int, int], family: Family) -> Tensor:
-    pixels = _generate(texture.name) if texture.path is None else _read(texture.path)
+    pixels = _generate(texture.name) if texture.path is None else _read(texture.path, texture.stamp)
     if family == "arbitrary":
         pixels = _enlarge_to_cover(pixels, size)
     elif family in SHRINKING:
@@ -85,7 +89,7 @@ def _fitted(texture: Texture, size: tuple[int, int], family: Family) -> Tensor:
 
 
 @lru_cache(maxsize=8)
-def _read(path: Path) -> np.ndarray:
+def _read(path: Path, stamp: tuple[int, int]) -> np.ndarray:
     try:
         return np.array(read_picture(path))
     except UnreadablePictureError as error:

@@ -37,7 +37,7 @@ def test_the_table_has_a_row_a_combination_and_says_what_failed(result: SweepRes
         "methods.adl",
         "Clean accuracy, %",
         "Accuracy, 15 common corruptions, %",
-        "Accuracy kept, %",
+        "Retention, %",
         "seeds",
     ]
     assert rows == [

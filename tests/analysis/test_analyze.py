@@ -16,6 +16,7 @@ from PIL import Image
 import robustvit as rv
 from robustvit.analysis import studies
 from robustvit.analysis.analyze import SHARED, analyze
+from robustvit.analysis.cost import estimated_seconds, picture_passes
 from robustvit.analysis.eigenvalues import EPSILON
 from robustvit.analysis.full_augmentation import fully_augmented
 from robustvit.analysis.options import USED_BY, AnalysisOptions, check_used
@@ -389,3 +390,55 @@ def test_large_pictures_are_shown_as_maps_of_bounded_size() -> None:
     assert arrays["clean/layer 11"].shape == (196, 196)  # squares of 4 x 4 entries
     assert arrays["clean/query 11"].shape == (28, 28)
     assert arrays["clean/query 11"].sum() == pytest.approx(1, abs=0.05)
+
+
+def test_figures_show_pictures_that_all_networks_know() -> None:
+    networks = {name: rv.create_model(name, pretrained=True) for name in ("vit_nano", "vit_pico")}
+    options = AnalysisOptions(shown=2)
+    found = analyze(networks, "scenes-easy:12", ["attention", "patch-corruption"], replace(options, fit_steps=1))
+    assert found.about["pictures"]["figures"] == "Figures show pictures that all networks answer rightly."
+    shown = int(found.findings["attention"]["vit_nano"].numbers["picture"])
+    pictures = rv.evaluate(networks, "scenes-easy:12", "clean", predictions=True).predictions
+    known = [all(table.answers[0, i] == table.labels[i] for table in pictures) for i in range(12)]
+    assert shown == known.index(True)
+    assert known.index(True) != 0 or not all(known)
+    second = analyze(networks, "scenes-easy:12", ["attention"], AnalysisOptions(picture=1))
+    assert second.findings["attention"]["vit_nano"].numbers["picture"] == "1"  # as given, known or not
+
+
+def test_it_is_said_why_figures_show_what_the_network_does_not_know(tmp_path: Path) -> None:
+    blind = {"blind": rv.create_model("vit_pico", num_classes=10)}
+    few = analyze(blind, "scenes-easy:3", ["attention"], AnalysisOptions(shown=4))
+    assert "of 3 pictures" in few.about["pictures"]["figures"].lower()
+    Image.new("RGB", (32, 32), "red").save(tmp_path / "a.png")
+    unlabelled = analyze(blind, tmp_path, ["attention"])
+    assert "no labels" in unlabelled.about["pictures"]["figures"]
+    assert analyze(blind, "scenes-easy:2", ["head-diversity"]).about["pictures"]["figures"] == ""
+
+
+def test_costs_are_told_from_a_trial_before_the_work_starts() -> None:
+    told: list[dict[str, float]] = []
+    network = {"net": rv.create_model("vit_pico", pretrained=True)}
+    seen: list[str] = []
+    options = AnalysisOptions(masks=5)
+    analyze(
+        network,
+        "scenes-easy:4",
+        ["occlusion", "head-diversity", "bottleneck"],
+        options,
+        estimated=lambda seconds: told.append(dict(seconds)) if not seen else None,
+        report=lambda what, done, total: seen.append(what),
+    )
+    assert [set(one) for one in told] == [{"occlusion", "head-diversity"}]
+    assert picture_passes("occlusion", options, 4) == 4 * 6
+    assert picture_passes("stability", options, 4) == 8
+    assert picture_passes("patch-corruption", AnalysisOptions(fit_steps=10), 4) == 3 * 4 + 3 * 16 * 10
+
+
+def test_the_estimate_is_the_line_through_two_trials() -> None:
+    """A clock that counts pictures: a pass takes one second, and every run one more."""
+    network = rv.create_model("vit_pico", pretrained=True)
+    subject = make_subject("net", network, "scenes-easy:10", AnalysisOptions(masks=7))
+    now = iter([0.0, 1 + 1 * 2, 10.0, 10 + 1 + 3 * 4])  # (1 picture, 1 mask), (3 pictures, 3 masks)
+    found = estimated_seconds([subject], ["occlusion"], {}, clock=lambda: next(now))
+    assert found == {"occlusion": pytest.approx(1 + 10 * 8)}

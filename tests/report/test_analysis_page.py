@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 
 import robustvit as rv
 from robustvit.analysis.analyze import Analysis, analyze
@@ -20,6 +21,7 @@ from robustvit.report.analysis_curves import counted, overfocus_plates
 from robustvit.report.analysis_drawing import LONGEST, WIDEST, broken, encode, short
 from robustvit.report.analysis_page import KINDS, plates_of, write_analysis
 from robustvit.report.analysis_pictures import attention_plates, token_label_plates
+from robustvit.report.dark_figures import darken
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))), None)
 QUIET = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-sync"
@@ -85,7 +87,7 @@ def test_maps_say_where_their_colours_end_and_what_even_attention_is() -> None:
     assert plates["attention-layers"].figure.axes[0].get_title() == "block 1\n0 to 0.25, even 0.25"
     assert "0 to 0.25\neven 0.25" in plates["attention-heads"].figure.axes[0].get_ylabel()
     bar = plates["attention"].figure.axes[-1]
-    assert bar.get_ylabel() == "attention (colours with gamma 0.4)"
+    assert bar.get_ylabel() == "attention\n(gamma 0.4)"
     places = sorted((tick / 0.25) ** 0.4 for tick in bar.get_yticks())
     assert min(b - a for a, b in itertools.pairwise(places)) > 0.05
 
@@ -180,3 +182,23 @@ def test_the_page_opens_without_errors_and_shows_every_picture(analysis: Analysi
     assert pictures == sum(len(plates) for _, plates in plates_of(analysis))
     assert broken == 0
     assert needed <= given
+
+
+def test_the_label_of_the_colours_lies_within_the_figure_of_one_network() -> None:
+    figure = attention_plates({"a": attention_finding(2, 3.0)}, "fog 3")[0].figure
+    encode(figure, "png")
+    box, paper = figure.axes[-1].yaxis.label.get_window_extent(), figure.bbox
+    assert paper.x0 <= box.x0 < box.x1 <= paper.x1
+    assert paper.y0 <= box.y0 < box.y1 <= paper.y1
+
+
+def test_dark_figures_have_dark_paper_light_letters_and_the_same_pictures() -> None:
+    figure = attention_plates({"a": attention_finding(2, 3.0)}, "fog 3")[0].figure
+    before = [image.get_array().copy() for axis in figure.axes for image in axis.images]
+    darken(figure)
+    assert max(figure.get_facecolor()[:3]) < 0.2
+    titles = [axis.title for axis in figure.axes if axis.get_title()]
+    assert titles
+    assert all(min(to_rgb(title.get_color())) > 0.8 for title in titles)
+    after = [image.get_array() for axis in figure.axes for image in axis.images]
+    assert all((a == b).all() for a, b in zip(before, after, strict=True))

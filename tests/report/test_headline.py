@@ -99,3 +99,12 @@ def test_numbers_are_written_for_people() -> None:
     assert (change("mean_accuracy", -0.0321), change("mean_accuracy", -0.0001)) == ("\N{MINUS SIGN}3.2", "0.0")
     assert change("mean_top5_distance", 1.234) == "+1.23"
     assert quantity_interval("mean_top5_distance", Value(1.2, 1.0, 1.5)) == "1.00 to 1.50"
+
+
+def test_the_headline_of_attacks_is_about_the_strongest_one() -> None:
+    attacked = {"clean_accuracy": around(0.8), "autoattack_accuracy": around(0.4), "patch_fool_accuracy": around(0.1)}
+    one = fake_results(replace(fake_model("net"), summary=attacked))
+    assert headline(one).claim == "gets 10.0\N{NO-BREAK SPACE}% right under Patch-Fool"
+    assert "Of the 2 attacks that were made, the strongest is Patch-Fool." in said(one)
+    other = replace(fake_model("other"), summary={**attacked, "patch_fool_accuracy": around(0.3)})
+    assert headline(fake_results(one.models[0], other)).subject == "other"

@@ -16,7 +16,9 @@ from typing import Any
 from torch import nn
 
 from robustvit.analysis.attention_maps import block_positions
+from robustvit.analysis.cost import estimated_seconds
 from robustvit.analysis.finding import Finding
+from robustvit.analysis.known_pictures import show_known_first
 from robustvit.analysis.options import AnalysisOptions
 from robustvit.analysis.patch_corruption import chosen_patches
 from robustvit.analysis.result import Analysis
@@ -42,6 +44,8 @@ Report = Callable[[str, int, int], None]
 """Told (what is being done, pictures done, in all)."""
 SPOILING = ("attention", "stability", "clusters")
 """Analyses that compare clean pictures with corrupted ones."""
+SHOWING = ("attention", "clusters", "token-labels", "patch-corruption")
+"""Analyses whose figures show pictures."""
 COVERING = ("occlusion", "patch-corruption")
 """Analyses that cover patches."""
 
@@ -60,6 +64,7 @@ def analyze(
     output: str | Path | None = None,
     resume: bool = False,
     report: Report | None = None,
+    estimated: Callable[[Mapping[str, float]], None] | None = None,
 ) -> Analysis:
     """Looks into networks.
 
@@ -77,6 +82,7 @@ def analyze(
         resume: go on with what is in `output`. An analysis that is finished there is not repeated; a page or figures that are
             missing are drawn again.
         report: told about progress.
+        estimated: told the seconds that each analysis will take, before the work starts; that takes a short trial of each.
 
     Raises:
         ValueError: an unknown analysis, or one that a network does not support; an unfinished run in `output`
@@ -103,8 +109,11 @@ def analyze(
         with fits_memory(1, subject.protocol.size):
             left_out = _with_left_out(left_out, subject, chosen, is_asked="all" not in what)
             _check_subject(subject, [name for name in chosen if subject.name not in left_out.get(name, {})])
+    showing = [what for what in chosen if what in SHOWING and len(left_out.get(what, {})) < len(subjects)]
+    figures = show_known_first(subjects, settings.shown) if showing else ""
     if output is None:
-        return _analysis(subjects, settings, left_out, _run(subjects, chosen, left_out, None, report), "")
+        _tell_cost(estimated, subjects, chosen, left_out)
+        return _analysis(subjects, settings, left_out, _run(subjects, chosen, left_out, None, report), "", figures)
     folder, own = Path(output), _fingerprint(subjects, chosen, settings)
     finished = _finished(folder, own)
     if resume and finished is not None:
@@ -112,6 +121,7 @@ def analyze(
         end_work(folder)
         return finished
     title = title_of(subjects, next(iter(subjects.values())).pictures.name, chosen)
+    _tell_cost(estimated, subjects, chosen, left_out)
     stored = begin_work(folder, own, title, resume, Processes())
     try:
         findings = _run(subjects, chosen, left_out, stored, report)
@@ -119,7 +129,7 @@ def analyze(
         if not list(stored.folder.glob("*.npz")):
             end_work(folder)  # nothing is finished; it is in nobody's way
         raise
-    analysis = _analysis(subjects, settings, left_out, findings, own)
+    analysis = _analysis(subjects, settings, left_out, findings, own, figures)
     analysis.save(folder)
     end_work(folder)
     return analysis
@@ -150,6 +160,16 @@ def _finished(folder: Path, fingerprint: str) -> Analysis | None:
 
 def _tell_of_damage(path: Path, error: Exception) -> None:
     warnings.warn(f"{path} is not used, and made again: it is damaged ({type(error).__name__}: {error})", stacklevel=4)
+
+
+def _tell_cost(
+    estimated: Callable[[Mapping[str, float]], None] | None,
+    subjects: Mapping[str, Subject],
+    chosen: Sequence[str],
+    left_out: Mapping[str, Mapping[str, str]],
+) -> None:
+    if estimated is not None:
+        estimated(estimated_seconds([*subjects.values()], chosen, left_out))
 
 
 def supported(subject: Subject) -> tuple[str, ...]:
@@ -239,7 +259,7 @@ def _check_subject(subject: Subject, chosen: Sequence[str]) -> None:
         chosen_patches(options).check(subject.pixel_network, (H, W))
     if any(STUDIES[what].needs != "nothing" for what in chosen):
         subject.try_out()
-        subject.only(options.picture if "attention" in chosen else 0)
+        subject.only(options.picture if "attention" in chosen else None)
 
 
 def _run(
@@ -283,7 +303,7 @@ def _fingerprint(subjects: Mapping[str, Subject], chosen: Sequence[str], options
         networks.add(name, normalisation_of(subject.network))
         networks.add_network(subject.network)
         how.add(subject.protocol, subject.targets)
-        add_pictures(pictures, subject.pictures)
+        add_pictures(pictures, subject.given or subject.pictures)  # their order follows from the networks
     return fingerprint({**VERSION, "networks": networks, "pictures": pictures, "settings": how})
 
 
@@ -293,8 +313,9 @@ def _analysis(
     left_out: Mapping[str, Mapping[str, str]],
     findings: Mapping[str, Mapping[str, Finding]],
     fingerprint: str,
+    figures: str,
 ) -> Analysis:
-    about = {**_about(subjects, options), "fingerprint": fingerprint}
+    about = {**_about(subjects, options, figures), "fingerprint": fingerprint}
     return Analysis(findings, left_out, _networks(subjects, findings), about)
 
 
@@ -324,11 +345,11 @@ def _is_covered(subject: Subject, findings: Mapping[str, Mapping[str, Finding]])
     return any(what in COVERING or (what in SPOILING and subject.options.corruption == "patches") for what in made)
 
 
-def _about(subjects: Mapping[str, Subject], options: AnalysisOptions) -> dict[str, Any]:
+def _about(subjects: Mapping[str, Subject], options: AnalysisOptions, figures: str) -> dict[str, Any]:
     pictures = next(iter(subjects.values())).pictures
     packages = ("robustvit", "torch", "timm", "numpy")
     return {
-        "pictures": {"name": pictures.name, "count": len(pictures)},
+        "pictures": {"name": pictures.name, "count": len(pictures), "figures": figures},
         "options": asdict(options),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
         "created": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -24,8 +24,8 @@ class AnalysisOptions:
         corruption: what clean pictures are compared with: a name such as gaussian_noise (by default), motion_blur, fog or
             jpeg_compression (`robustvit corrupt --help`), or patches (a tenth covered with noise).
         severity: of the corruption, 1 to 5.
-        shown: pictures in the figures that show pictures, the first ones.
-        picture: position of the picture whose attention is shown.
+        shown: pictures in the figures that show pictures: the first ones that all networks answer rightly.
+        picture: position of the picture whose attention is shown; by default the first one that all networks answer rightly.
         layers: blocks for attention and clusters, from either end; None: some of all, and the second-last.
         query: (row, column) of the pixel whose attention is shown, as a share of the picture.
         clusters: groups of tokens; None chooses by the eigengap.
@@ -44,7 +44,7 @@ class AnalysisOptions:
     corruption: str = "gaussian_noise"
     severity: int = 3
     shown: int = 4
-    picture: int = 0
+    picture: int | None = None
     layers: tuple[int, ...] | None = None
     query: tuple[float, float] = (0.5, 0.5)
     clusters: int | None = None
@@ -77,7 +77,7 @@ class AnalysisOptions:
         self._require(0 <= self.rho < 1, "rho", "0 or more and less than 1")
         self._require(0 <= self.sure <= 1, "sure", "0 to 1")
         self._require(self.sigma > 0, "sigma", "more than 0")
-        self._require(self.picture >= 0, "picture", "0 or more")
+        self._require(self.picture is None or self.picture >= 0, "picture", "0 or more")
         self._require(self.clusters is None or 2 <= self.clusters <= MOST_GROUPS, "clusters", f"2 to {MOST_GROUPS}")
         for name in ("shown", "masks", "batch_size"):
             self._require(getattr(self, name) >= 1, name, "at least 1")

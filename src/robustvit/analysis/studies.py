@@ -173,7 +173,7 @@ def _clusters(subject: Subject) -> Finding:
 
 def _second_last(subject: Subject) -> int:
     """The second-last block, or the last one before it that has more tokens than groups can be chosen."""
-    grids = [block.grid for block in block_tokens(subject.network, subject.normalised(subject.only(0).pixels))]
+    grids = [block.grid for block in block_tokens(subject.network, subject.normalised(subject.only().pixels))]
     last = max(len(grids) - 2, 0)
     return next((i for i in range(last, -1, -1) if grids[i][0] * grids[i][1] > clusters.MOST_CLUSTERS), last)
 

@@ -67,6 +67,7 @@ class Subject:
         skipped: id -> why it could not be read.
         enlarged: ids of pictures that are lower or narrower than the input.
         kept: id -> decoded picture, of the first ones, so that a second look costs nothing.
+        given: the pictures in the order in which they were given, if that is another one.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Subject:
     skipped: dict[str, str] = field(default_factory=dict)
     enlarged: set[str] = field(default_factory=set)
     kept: dict[str, Tensor] = field(default_factory=dict)
+    given: PictureSet | None = None
 
     @property
     def truth(self) -> str:
@@ -145,9 +147,11 @@ class Subject:
         if self.progress is not None:
             self.progress(done, total)
 
-    def only(self, position: int) -> Batch:
-        """The picture at this position among those that can be read, as a batch of one."""
-        group = list(islice(self._readable(), position, position + 1))
+    def only(self, position: int | None = None) -> Batch:
+        """One picture as a batch: the first one, or that at this position among those given that can be read."""
+        pictures = self.pictures if position is None or self.given is None else self.given
+        position = position or 0
+        group = list(islice(self._readable(pictures), position, position + 1))
         if not group:
             raise ValueError(
                 f"picture={position}: there are only {len(self.pictures) - len(self.skipped)} pictures that can be read; the "
@@ -187,7 +191,7 @@ class Subject:
         Raises:
             ValueError: no picture can be read, or the answer is not finite.
         """
-        batch = self.only(0)
+        batch = self.only()
         with evaluation_mode(self.network):
             logits = self.pixel_network(self.unit(batch.pixels))
         if not logits.isfinite().all():
@@ -196,8 +200,8 @@ class Subject:
                 "nothing can be found out about it; are these the weights that you mean?"
             )
 
-    def _readable(self) -> Iterator[tuple[Picture, Tensor]]:
-        return (pair for picture in self.pictures if (pair := self._read(picture)) is not None)
+    def _readable(self, pictures: PictureSet | None = None) -> Iterator[tuple[Picture, Tensor]]:
+        return (pair for picture in (pictures or self.pictures) if (pair := self._read(picture)) is not None)
 
     def _batch(self, group: list[tuple[Picture, Tensor]]) -> Batch:
         pixels = torch.stack([pixels for _, pixels in group])

@@ -81,11 +81,24 @@ def analyze(
             output=output,
             resume=resume,
             report=report,
+            estimated=_tell_cost if "all" in what and not resume else None,
         )
     if as_json:
         print_json(json.loads((output / "analysis.json").read_text()))
         return
     _print(analysis, output)
+
+
+def _tell_cost(seconds: Mapping[str, float]) -> None:
+    """What all analyses will take, the longest first."""
+    from robustvit.report.numbers import duration
+
+    longest = sorted(seconds.items(), key=lambda pair: -pair[1])
+    named = ", ".join(f"{what} {duration(time)}" for what, time in longest[:3])
+    note(
+        f"all analyses will take about {duration(sum(seconds.values()))} on this machine, by a short trial ({named}); --what "
+        "chooses fewer, --limit, --masks and --fit-steps make them shorter"
+    )
 
 
 def _print(analysis: Analysis, output: Path) -> None:
@@ -107,6 +120,8 @@ def _print(analysis: Analysis, output: Path) -> None:
     for what, names in analysis.left_out.items():
         for name, why in names.items():
             note(f"{what} of {name} was left out: {why}")
+    if analysis.about["pictures"]["figures"]:
+        note(analysis.about["pictures"]["figures"])
     for name, facts in analysis.networks.items():
         if facts["enlarged"]:
             size = f"{facts['input'][0]}x{facts['input'][1]}"

@@ -47,9 +47,8 @@ def attention_chapter(networks: Mapping[str, nn.Module]) -> Chapter:
         "gets if attention is spread evenly. Cosine is the likeness of the whole token-to-token attention to that of the "
         "clean picture, the mean over the columns: 1 is the same. Attention that is even does not change with the picture."
     )
-    return Chapter(
-        "What the networks look at", (text,), attention_figure(shown, rows), "Attention on a clean and a spoiled picture"
-    )
+    light, dark = attention_figure(shown, rows)
+    return Chapter("What the networks look at", (text,), light, dark, "Attention on a clean and a spoiled picture")
 
 
 def _row(name: str, network: nn.Module, pictures: Tensor) -> AttentionRow:

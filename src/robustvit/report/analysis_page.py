@@ -12,6 +12,7 @@ from robustvit.files import write_whole
 from robustvit.report import analysis_curves as curves
 from robustvit.report import analysis_pictures as pictures
 from robustvit.report.analysis_drawing import Plate, encode, short
+from robustvit.report.dark_figures import darken
 from robustvit.report.numbers import words
 from robustvit.report.page import page_environment
 
@@ -25,11 +26,11 @@ KINDS: tuple[Literal["png", "svg"], ...] = ("png", "svg")
 
 @dataclass(frozen=True)
 class Section:
-    """What the page shows of one analysis: its figures as (plate, address that holds it), and who was left out."""
+    """What the page shows of one analysis: its figures as (plate, light and dark address of it), and who was left out."""
 
     what: str
     definition: str
-    plates: tuple[tuple[Plate, str], ...]
+    plates: tuple[tuple[Plate, str, str], ...]
     left_out: tuple[tuple[str, str], ...]
 
 
@@ -83,12 +84,18 @@ def write_analysis(analysis: Analysis, folder: Path) -> list[str]:
                 with write_whole(folder / written[-1]) as file:
                     file.write_bytes(content)
                 if kind == "png":
-                    shown.append((plate, f"data:image/png;base64,{base64.b64encode(content).decode()}"))
+                    light = _source(content)
+            darken(plate.figure)  # last: it changes the figure
+            shown.append((plate, light, _source(encode(plate.figure, "png"))))
         definition = next(iter(analysis.findings[what].values())).definition
         sections.append(Section(what, definition, tuple(shown), tuple(analysis.left_out.get(what, {}).items())))
     with write_whole(folder / "analysis.html") as file:
         file.write_text(render_analysis(analysis, sections), encoding="utf-8", errors="backslashreplace")
     return written
+
+
+def _source(png: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
 
 
 def render_analysis(analysis: Analysis, sections: list[Section]) -> str:

@@ -67,10 +67,10 @@ def _whole_maps(found: Findings, spoiled_by: str) -> Plate:
         axis.set_title(title, fontsize=8)
     for axis in axes[-1, 2:]:
         axis.set_xlabel("token looked at", fontsize=7)
-    bar = figure.colorbar(image, ax=axes[:, 3], shrink=0.8)
+    bar = figure.colorbar(image, ax=axes[:, 3], shrink=0.8 if len(found) > 1 else 1.0)
     ticks = _ticks(max(highest, 1e-12))
     bar.set_ticks(list(ticks), labels=list(ticks.values()))
-    bar.set_label(f"attention (colours with gamma {GAMMA:g})", fontsize=8)
+    bar.set_label(f"attention\n(gamma {GAMMA:g})", fontsize=8)  # in two lines: beside one network, one would be cut off
     bar.ax.tick_params(labelsize=7)
     reading = (
         "Every row of a map is one token, and its bright columns are the tokens that it looks at (last chosen block, heads "

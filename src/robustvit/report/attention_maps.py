@@ -5,8 +5,11 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+
+from robustvit.report.dark_figures import darken
 
 __all__ = ["AttentionRow", "attention_figure"]
 
@@ -29,8 +32,10 @@ class AttentionRow:
     remark: str = ""
 
 
-def attention_figure(pictures: Sequence[tuple[str, np.ndarray]], rows: Sequence[AttentionRow]) -> bytes:
-    """A PNG: the pictures above, and below them a row of maps for each network, each row on one colour scale from 0.
+def attention_figure(pictures: Sequence[tuple[str, np.ndarray]], rows: Sequence[AttentionRow]) -> tuple[bytes, bytes]:
+    """A PNG for light pages and one for dark ones.
+
+    The pictures above, and below them a row of maps for each network, each row on one colour scale from 0.
 
     Args:
         pictures: (title, uint8 [H, W, 3]).
@@ -56,6 +61,12 @@ def attention_figure(pictures: Sequence[tuple[str, np.ndarray]], rows: Sequence[
     for axis in axes.flat:
         axis.set_xticks([])
         axis.set_yticks([])
+    light = _png(figure)
+    darken(figure)
+    return light, _png(figure)
+
+
+def _png(figure: Any) -> bytes:
     stream = io.BytesIO()
     figure.savefig(stream, format="png")
     return stream.getvalue()

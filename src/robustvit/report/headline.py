@@ -201,7 +201,10 @@ def _lead(results: Results, best: ModelResults, second: ModelResults, measure: s
 def _among_attacks(models: Sequence[ModelResults]) -> tuple[str, ...]:
     """That the headline speaks of the strongest of several attacks."""
     made = [name for name in ATTACKED if any(math.isfinite(_number(model, name)) for model in models)]
-    return (f"It is the strongest of the {len(made)} attacks that were made.",) if len(made) > 1 else ()
+    if len(made) < 2:
+        return ()
+    strongest = ATTACKED[min(made, key=lambda name: _average(models, name))]
+    return (f"Of the {len(made)} attacks that were made, the strongest is {strongest}.",)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -39,18 +39,29 @@ class Chapter:
         title: of the chapter.
         paragraphs: plain text.
         picture: a PNG below them, if any.
+        dark_picture: the same for dark pages.
         caption: what the picture shows, for who cannot see it.
     """
 
     title: str
     paragraphs: tuple[str, ...]
     picture: bytes | None = None
+    dark_picture: bytes | None = None
     caption: str = ""
 
     @property
     def source(self) -> str:
         """The picture as an address that holds it."""
-        return f"data:image/png;base64,{base64.b64encode(self.picture or b'').decode()}"
+        return _png_source(self.picture)
+
+    @property
+    def dark_source(self) -> str:
+        """Likewise, for dark pages."""
+        return _png_source(self.dark_picture or self.picture)
+
+
+def _png_source(png: bytes | None) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png or b'').decode()}"
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import json
 import random
 import struct
 import tarfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,10 @@ import pytest
 from PIL import EpsImagePlugin, Image
 
 import robustvit as rv
+from robustvit.analysis.subject import pictures_at
 from robustvit.cli import main
 from robustvit.data.layouts import open_pictures
+from robustvit.data.pictures import DatasetPictures
 from robustvit.picture_files import MOST_BYTES, UnreadablePictureError, read_picture
 
 RED_BELOW = np.zeros((48, 64, 3), np.uint8)
@@ -107,6 +110,10 @@ def test_class_folders_tar_files_and_loose_pictures_are_upright(tmp_path: Path) 
     for source in (tmp_path / "set", tmp_path / "set.tar"):
         assert is_upright(next(iter(open_pictures(source))).open())
         assert next(iter(open_pictures(source, ignore_orientation=True))).open().size == (64, 48)
+    loose = tmp_path / "set" / "a"
+    for sources in (pictures_at(loose, (32, 32)), DatasetPictures([(Image.open(loose / "1.jpg").convert("RGB"), 0)])):
+        assert is_upright(next(iter(sources)).open())
+    assert next(iter(pictures_at(loose, (32, 32), ignore_orientation=True))).open().size == (64, 48)
 
 
 def test_copies_are_upright_and_the_switch_is_part_of_the_tree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,6 +139,16 @@ def test_an_evaluation_records_the_orientation(tmp_path: Path) -> None:
         assert stored["models"][0]["measurements"][0]["protocol"]["ignore_orientation"] is ignore
         prints.add(results.fingerprint)
     assert len(prints) == 2, "work of one is not taken for the other"
+
+
+def test_a_picture_that_would_fill_the_memory_is_unreadable(tmp_path: Path) -> None:
+    file = io.BytesIO()
+    Image.new("1", (8, 8)).save(file, "PNG")
+    content = bytearray(file.getvalue())
+    content[16:24] = struct.pack(">II", 60000, 60000)
+    content[29:33] = struct.pack(">I", zlib.crc32(content[12:29]))
+    with pytest.raises(UnreadablePictureError, match="pixels"):
+        read_picture(bytes(content))
 
 
 def test_a_sparse_member_of_a_tar_file_is_refused_before_it_fills_the_memory(

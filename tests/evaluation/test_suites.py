@@ -39,6 +39,7 @@ def test_imagenet_c_on_disk_gives_a_cell_for_every_folder(imagenet_c: Path) -> N
     assert len(model.cells) == 75
     assert all(c.accuracy and c.accuracy.value == (0.5 if c.condition == "fog" else 1.0) for c in model.cells)
     assert model.protocol["name"] == "crop"
+    assert model.protocol["ignore_orientation"], "as the published numbers were made"
     assert model.measurements[0].data["origin"] == "files on disk"
     assert model.measurements[0].corruption == {}
     assert "retention" not in model.summary  # there are no clean pictures among the files
@@ -105,6 +106,7 @@ def test_only_the_200_classes_of_the_set_compete(kind: str, tmp_path: Path) -> N
         (tmp_path / f"imagenet-{kind}" / wnid).mkdir(parents=True)
         Image.fromarray(np.full((32, 32, 3), level, np.uint8)).save(tmp_path / f"imagenet-{kind}" / wnid / "a.png")
     results = rv.evaluate(network, tmp_path, f"imagenet-{kind}")
+    assert results.models[0].protocol["ignore_orientation"], "as the published numbers were made"
     centres, kept = np.linspace(0, 1, 1000), np.array(subset.indices)
     nearest = [np.abs(centres[kept] - level / 255).argmin() for level in levels]
     expected = np.mean(np.array(nearest) == np.arange(200))

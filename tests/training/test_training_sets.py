@@ -35,6 +35,19 @@ def read(pictures: TrainingPictures, position: int) -> Decoded:
     return found
 
 
+def test_photographs_are_trained_on_and_validated_upright_unless_told_otherwise(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for name in ("train/a", "train/b", "val/a", "val/b"):
+        (tmp_path / name).mkdir(parents=True)
+        Image.new("RGB", (20, 10)).save(tmp_path / name / "1.jpg", exif=exif)
+    for ignore, size in ((False, (10, 20)), (True, (20, 10))):
+        config = DataConfig(train=str(tmp_path), val=str(tmp_path), copies=(f"{tmp_path}/train",), ignore_orientation=ignore)
+        pictures = training_pictures(config, img_size=SIZE, seed=0)
+        assert {read(pictures, i).image.size for i in range(len(pictures))} == {size}
+        assert {p.open().size for p in validation_pictures(config, img_size=SIZE, seed=0) or ()} == {size}
+
+
 @pytest.mark.parametrize("place", ["", "train"])
 def test_class_folders_are_taken_from_train_or_from_the_folder_itself(place: str, tmp_path: Path) -> None:
     fill(tmp_path / place, count=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +142,8 @@ def _check_members(shard: str) -> None:
     """webdataset reads every member whole, and a sparse one may be far larger than its shard."""
     if not _is_local(shard):
         return
-    with tarfile.open(shard) as archive:
+    large = None
+    with suppress(tarfile.TarError, EOFError), tarfile.open(shard) as archive:  # what comes before the damage is read
         large = next((member for member in archive if member.isfile() and member.size > MOST_BYTES), None)
     if large is not None:
         raise ValueError(f"{large.name} in it has {large.size:,} bytes, which is no picture")

@@ -89,7 +89,12 @@ def wds_pictures(source: str, *, ignore_orientation: bool = False) -> ShardPictu
         raise RuntimeError(f"{source} needs the package webdataset: pip install webdataset")
     place = source.partition("/")[2]
     folder, _, split = place.rpartition("/") if ".tar" in place else (place, "", "")
-    reader = reader_wds.ReaderWds(root=folder or ".", split=split or _split_in_info(source, Path(folder)))
+    chosen = split or _split_in_info(source, Path(folder))
+    try:
+        reader = reader_wds.ReaderWds(root=folder or ".", split=chosen)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, AssertionError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise LayoutError(f"{source}: the shards of {chosen} are not described as timm does ({reason})") from error
     files = [f"{reader.root}/{name}" for name in reader.split_info.filenames]
     is_local = list(map(_is_local, files))
     if missing := [file for file, local in zip(files, is_local, strict=True) if local and not Path(file).is_file()]:
@@ -107,7 +112,7 @@ def _is_local(file: str) -> bool:
 def _split_in_info(source: str, folder: Path) -> str:
     info = next((path for name in ("_info.json", "info.json") if (path := folder / name).is_file()), None)
     try:
-        splits = json.loads(info.read_text())["splits"] if info else {}
+        splits = set(json.loads(info.read_text())["splits"]) if info else set()
     except (ValueError, TypeError, KeyError) as error:
         raise LayoutError(
             f"{info} cannot be read ({type(error).__name__}: {error}); expected timm's, with its splits"
@@ -184,7 +189,8 @@ class ShardPictures:
                 for sample in samples:
                     yield self._picture(f"{shard}/{sample['__key__']}", sample)
             except (tarfile.TarError, OSError, EOFError, ValueError) as error:
-                yield Picture(shard, 0, _refusal(f"the rest of the shard cannot be read: {error}"))
+                told = error.args[0] if error.args else type(error).__name__  # webdataset adds its objects
+                yield Picture(shard, 0, _refusal(f"the rest of the shard cannot be read: {told}"))
 
     def add_to(self, digest: Digest, positions: Sequence[int] | None = None) -> None:
         """Name, size and time of the shards on disk; of others, the address alone."""

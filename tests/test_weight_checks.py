@@ -15,6 +15,7 @@ from safetensors import safe_open
 from torch import nn
 
 import robustvit as rv
+from robustvit.models.fetching import fetching
 from robustvit.models.shipped import SHIPPED, shipped_file
 from robustvit.training.checkpoint import Checkpoints
 from robustvit.training.networks import save_weights
@@ -66,6 +67,22 @@ def test_the_weights_of_the_package_carry_their_checksum() -> None:
         assert weights_metadata(shipped_file(name))["robustvit_blake2b"] == weights_checksum(
             rv.read_weights(shipped_file(name))
         )
+
+
+@pytest.mark.parametrize("name", sorted(SHIPPED))
+def test_damaged_weights_of_the_package_are_refused(name: str, tmp_path: Path) -> None:
+    content = bytearray(shipped_file(name).read_bytes())
+    content[-7] ^= 4
+    file = tmp_path / "a.safetensors"
+    file.write_bytes(content)
+    with pytest.raises(CheckpointError, match="checksum"):
+        rv.create_model(name, pretrained=True, pretrained_cfg_overlay={"file": str(file)})
+
+
+def test_what_was_fetched_and_holds_more_than_weights_is_refused_without_advice() -> None:
+    with pytest.raises(CheckpointError) as caught, fetching("vit_nano"):
+        raise pickle.UnpicklingError("Weights only load failed. Run `torch.load` with `weights_only=False`")
+    assert "weights_only" not in str(caught.value)
 
 
 def test_a_checkpoint_that_was_saved_without_sums_is_read(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from robustvit.models.fetching import short_timeout
 from robustvit.models.published import PUBLISHED, PublishedWeights
 from robustvit.models.shipped import SHIPPED, shipped_cfg
 
-__all__ = ["build_network", "network_cfg", "pretrained_cfgs"]
+__all__ = ["build_network", "is_shipped", "network_cfg", "pretrained_cfgs"]
 
 
 def network_cfg(**values: Any) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def _requested_weights(variant: str, pretrained_cfg: Any) -> PublishedWeights | 
     return next((w for w in PUBLISHED if w.architecture == variant and w.tag == tag), None)
 
 
-def _is_shipped(variant: str, pretrained_cfg: Any) -> bool:
+def is_shipped(variant: str, pretrained_cfg: Any) -> bool:
     """Whether the weights asked for come with the package: by their tag, or by default; not those of a folder or a hub."""
     return variant in SHIPPED and pretrained_cfg in (None, SHIPPED[variant].tag)
 
@@ -73,7 +73,7 @@ def build_network(
             raise RuntimeError(chosen.how_to_get())
     device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
     needed = weights.model_args if weights is not None else {}
-    if pretrained and _is_shipped(variant, kwargs.get("pretrained_cfg")) and not is_elsewhere:
+    if pretrained and is_shipped(variant, kwargs.get("pretrained_cfg")) and not is_elsewhere:
         needed = SHIPPED[variant].model_args
     feature_cfg = dict(out_indices=kwargs.pop("out_indices", 4), feature_cls="getter")
     try:

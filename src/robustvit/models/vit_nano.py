@@ -8,9 +8,10 @@ from typing import Any
 from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
 from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
 
-from robustvit.models.build import network_cfg
-from robustvit.models.shipped import shipped_cfg
+from robustvit.models.build import is_shipped, network_cfg
+from robustvit.models.shipped import shipped_cfg, shipped_file
 from robustvit.models.timm_networks import VisionTransformerWithTokens
+from robustvit.weights import read_weights
 
 __all__ = ["vit_nano", "vit_pico"]
 
@@ -32,6 +33,9 @@ class LabellingVisionTransformer(VisionTransformerWithTokens):
 
 
 def _vit(cls: type[VisionTransformer], variant: str, pretrained: bool, values: dict[str, Any], kwargs: dict[str, Any]) -> Any:
+    file = (kwargs.get("pretrained_cfg_overlay") or {}).get("file")
+    if pretrained and (file or is_shipped(variant, kwargs.get("pretrained_cfg"))):
+        read_weights(file or shipped_file(variant))  # timm, which loads them, compares no checksum
     return build_model_with_cfg(
         cls,
         variant,

@@ -142,6 +142,7 @@ class AugmentConfig:
     def __post_init__(self) -> None:
         for name in ("flip", "mix_prob", "mix_switch_prob", "erasing"):
             _require(f"augment.{name}", 0 <= getattr(self, name) <= 1, getattr(self, name), "a probability, 0 to 1")
+        _require("augment.std", self.std is None or min(self.std) > 0, self.std, "null, or three numbers above 0")
         for name in ("mixup", "cutmix", "color_jitter"):
             _require(f"augment.{name}", getattr(self, name) >= 0, getattr(self, name), "0 for off, or more")
         _require("augment.scale", self.scale[1] <= 1, self.scale, "shares of the area, at most 1")

@@ -29,6 +29,13 @@ def test_one_network_keeps_a_share_of_its_accuracy() -> None:
     assert "71.4 % (70.2 to 72.6 %) of its accuracy is left" in text
 
 
+def test_corruptions_do_not_hide_the_strongest_attack() -> None:
+    attacked = {"pgd_accuracy": around(0.2), "fgsm_accuracy": around(0.3)}
+    model = with_mean("net", around(0.5))
+    text = said(fake_results(replace(model, summary=model.summary | attacked)))
+    assert "Under PGD, the strongest of 2 attacks, it gets 20.0 % (18.8 to 21.2 %) right." in text
+
+
 @pytest.mark.parametrize(
     ("suite", "severities", "words"),
     [("noise", (3,), "under noise"), ("digital", (1,), "under digital damage"), ("extra4", (1,), "under 4 corruptions")],

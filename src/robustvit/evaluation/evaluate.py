@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from robustvit.attacks.attack import Attack
@@ -105,7 +106,7 @@ def evaluate(
     suites = (suite,) if isinstance(suite, str) else tuple(dict.fromkeys(suite))
     damage = Damage(seed, False, channel_order, Path(frost_folder) if frost_folder else None)
     mapping = class_map if isinstance(class_map, dict) or class_map is None else read_class_map(class_map)
-    severities = (severity,) if isinstance(severity, int) else tuple(sorted(set(severity)))
+    severities = tuple(sorted({int(s) for s in np.atleast_1d(severity)}))
     made = (jpeg, damage, mapping, as_attacks(attacks), ignore_orientation)
     settings = Settings(protocol, size, limit, batch_size, *made, severities, predictions)
     _check(settings, output, resume)

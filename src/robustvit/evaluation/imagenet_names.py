@@ -71,7 +71,7 @@ def described(index: int) -> str:
 
 def _meanings(name: str) -> tuple[int, ...]:
     if (wnid := _WNID.match(name)) is not None:
-        return tuple(i for i, known in enumerate(IMAGENET_WNIDS) if known == wnid[1])
+        return _by_wnid().get(wnid[1], ())
     plain = _plain(name)
     return _first_names().get(plain) or _all_names().get(plain, ())
 
@@ -86,6 +86,11 @@ def _info() -> Any:
     from timm.data import ImageNetInfo
 
     return ImageNetInfo("imagenet-1k")
+
+
+@cache
+def _by_wnid() -> dict[str, tuple[int, ...]]:
+    return {wnid: (i,) for i, wnid in enumerate(IMAGENET_WNIDS)}
 
 
 @cache

@@ -71,9 +71,10 @@ def chance_note(right: int, pictures: int, outputs: int, matched_by: str) -> Not
     if not is_at_chance(right, pictures, outputs):
         return None
     p = p_value_of_chance(right, pictures, outputs)
+    told = f"{right} of {pictures} clean pictures {'is' if right == 1 else 'are'} right"
     return Note(
         "class-mismatch",
-        f"{right} of {pictures} clean pictures are right, which is what guessing among {outputs} classes gives (1 in "
+        f"{told}, which is what guessing among {outputs} classes gives (1 in "
         f"{outputs}; p = {p:.2g}). Probably the classes of the pictures are not the outputs of the network in this order "
         f"(they were matched by {matched_by}), or the network is not trained for these pictures. A class map says which "
         "output each class is (--class-map FILE); class_map_template.json, beside the results, is one to be edited.",

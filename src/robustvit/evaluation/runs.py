@@ -242,7 +242,8 @@ def _run_films(run: NetworkRun, job: Job, part: str) -> _Found:
     _require_pictures(job, len(outcome.flips), outcome.skipped)
     scores = score_sequences(outcome, job.films.kinds, FILM_SIZES[task.protocol.size])
     cells = sequence_cells(outcome, job.films.kinds, job.suites[0])
-    return _Found(_measured(job, Summaries(scores.values(run.seed)[0])), scores, cells, outcome.skipped)
+    measured = _measured(job, Summaries(scores.values(run.seed)[0]), notes=[few_pictures_note(len(outcome.flips))])
+    return _Found(measured, scores, cells, outcome.skipped)
 
 
 def _side_by_side(cells: Sequence[Condition], outcomes: Sequence[Outcome]) -> Outcome:

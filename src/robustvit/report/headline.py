@@ -125,7 +125,8 @@ def _of_one(model: ModelResults, measure: str, about: str) -> Headline:
     value = model.summary[measure]
     kept = _finite(model, "retention")
     if measure in MEANS and kept is not None:
-        lines = [f"{_clean_and_spoiled(model, value)}: {_with_interval(kept)} of its accuracy is left.", *_brackets(kept)]
+        lines = [f"{_clean_and_spoiled(model, value)}: {_with_interval(kept)} of its accuracy is left (retention)."]
+        lines += [*_under_the_strongest([model]), *_brackets(kept)]
         return Headline(short_name(model), f"keeps {percent(kept.value, 0)} of its accuracy under {about}", tuple(lines))
     if measure in ATTACKED:
         told = (_clean_and_attacked(model, measure), *_among_attacks([model]), *_brackets(value))
@@ -162,8 +163,7 @@ def _of_several(results: Results, order: Sequence[ModelResults], measure: str, a
             lines.append(f"It keeps {_with_interval(kept)} of its clean accuracy.{_keeps_more(order, kept)}")
     else:
         claim = f"is the best of {len(order)} networks: it {_claim(measure, value, about)}"
-    if measure in ATTACKED:
-        lines += _among_attacks(order)
+    lines += _among_attacks(order) if measure in ATTACKED else _under_the_strongest(order)
     if lead.may_be_chance:
         claim += f", but its lead over {short_name(second)} may be chance"
     return Headline(short_name(best), claim, tuple(filter(None, (*_interval_line(value), *lines))))
@@ -205,6 +205,18 @@ def _among_attacks(models: Sequence[ModelResults]) -> tuple[str, ...]:
         return ()
     strongest = ATTACKED[min(made, key=lambda name: _average(models, name))]
     return (f"Of the {len(made)} attacks that were made, the strongest is {strongest}.",)
+
+
+def _under_the_strongest(models: Sequence[ModelResults]) -> tuple[str, ...]:
+    """What is left under the strongest attack, where the headline speaks of corruptions."""
+    made = [name for name in ATTACKED if any(math.isfinite(_number(model, name)) for model in models)]
+    if not made:
+        return ()
+    strongest = min(made, key=lambda name: _average(models, name))
+    best = rank(models, strongest)[0]
+    who = "it" if len(models) == 1 else short_name(best)
+    which = f", the strongest of {len(made)} attacks" if len(made) > 1 else ""
+    return (f"Under {ATTACKED[strongest]}{which}, {who} gets {_with_interval(best.summary[strongest])} right.",)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -55,6 +55,14 @@ def test_the_same_signal_sent_twice_by_a_scheduler_is_one() -> None:
         assert interruption.received == signal.SIGTERM
 
 
+def test_a_signal_after_another_process_was_told_to_stop_is_the_same_wish() -> None:
+    with catching_signals(), finishing_steps() as interruption:
+        assert not interruption.agree([None, None])
+        assert interruption.agree([None, signal.SIGTERM])
+        send(signal.SIGTERM)  # which would end this process at once if it was the second
+    assert interruption.exit_code == 143
+
+
 def test_a_signal_that_is_ignored_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as by nohup
     try:

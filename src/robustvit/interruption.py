@@ -54,7 +54,7 @@ class Interruption:
     def __init__(self, answer: Answer) -> None:
         self.received: int | None = None
         self.answer: Answer = answer
-        self._when = 0.0
+        self._when: float | None = None
         self._process = os.getpid()
 
     @property
@@ -65,15 +65,21 @@ class Interruption:
     def on_signal(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._process:  # a process forked from this one, which ends it
             return
-        if self.received is not None:
+        if self._when is not None:
             if time.monotonic() - self._when > ONE_SIGNAL_SECONDS:
                 self.received = number
                 self._leave("stopped at once; what was saved stays")
             return
-        self.received, self._when = number, time.monotonic()
-        if self.answer == "raise":
+        self._when = time.monotonic()
+        if self.received is None:  # else this process stops already, because another one was told to
+            self.received = number
+            self.act()
+
+    def act(self) -> None:
+        """Stops here and now, if a signal has come that was not to be noted only."""
+        if self.received is not None and self.answer == "raise":
             raise KeyboardInterrupt
-        if self.answer == "leave":
+        if self.received is not None and self.answer == "leave":
             self._leave("stopped")
 
     def agree(self, received: list[int | None]) -> bool:
@@ -166,8 +172,8 @@ def starting_workers() -> Iterator[None]:
             yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    if _caught is not None and _caught.answer == "raise":
-        check_interrupted()
+    if _caught is not None:
+        _caught.act()
 
 
 def leave_signals_to_parent() -> None:

@@ -55,6 +55,8 @@ def train(
     with going_on(f"`robustvit train --resume --output {output}` goes on"), _progress() as report:
         result = run_training(config, output, resume=resume, report=report)
     if int(os.environ.get("RANK", "0")):
+        if not result.is_finished:
+            raise KeyboardInterrupt
         return
     for remark in result.notes:
         note(remark)

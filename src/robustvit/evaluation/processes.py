@@ -6,6 +6,8 @@ machine end with their torchrun. Between machines, each process lets the next on
 
 from __future__ import annotations
 
+import gc
+import itertools
 import os
 import threading
 import time
@@ -62,7 +64,9 @@ def join_processes(backend: str = "gloo") -> Iterator[Processes]:
         yield Processes(dist.get_rank(), dist.get_world_size())
         return
     end_with_torchrun()
-    store, rank, world = next(iter(rendezvous("env://", timeout=MEETING)))
+    meeting, rank, world = next(iter(rendezvous("env://", timeout=MEETING)))
+    store = dist.PrefixStore(f"robustvit/{next(_groups)}", meeting)  # a second group must not find what the first has left
+    _wait_for_all(store, world)
     with _heard(rank, world):
         dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=PATIENCE)
         store.set_timeout(PATIENCE)
@@ -71,7 +75,25 @@ def join_processes(backend: str = "gloo") -> Iterator[Processes]:
             yield processes
             processes.gather(None)  # who leaves first takes what the others talk through away
         finally:
+            gc.collect()  # sharded networks hold the group, and would end it in the last moments of the process
             dist.destroy_process_group()
+
+
+_groups = itertools.count()
+"""Of this process, which joins as many as every other."""
+
+
+def _wait_for_all(store: dist.Store, world: int) -> None:
+    """Here rather than inside of PyTorch, where no signal would reach this process when another one has failed."""
+    deadline = time.monotonic() + MEETING.total_seconds()
+    store.add("arrived", 1)
+    while (arrived := store.add("arrived", 0)) < world:
+        if time.monotonic() > deadline:
+            minutes = MEETING.total_seconds() / 60
+            raise RuntimeError(
+                f"only {arrived} of {world} processes have come in {minutes:.0f} minutes; look for those missing"
+            )
+        time.sleep(0.05)
 
 
 @contextmanager
@@ -84,6 +106,7 @@ def _heard(rank: int, world: int) -> Iterator[None]:
         yield
     finally:
         stop.set()
+        thread.join(timeout=5)
 
 
 def _beat_and_listen(rank: int, world: int, stop: threading.Event) -> None:

@@ -12,7 +12,7 @@ FOLDER/failure.json       where a loss or weights that are no numbers came from,
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,20 +110,29 @@ def train(
     device = choose_device(config.loop.device)
     with join_workers(config.loop.parallel, device) as workers:
         run = Run(config, workers, device, cache=folder / "deepaugment.safetensors")
-        validation = _validation(run)
-        if workers.is_first:
-            _make(folder)
-            save_config(config, folder / "config.yaml")
-        keeper = Keeper(folder, run, resume=resume)
-        keeper.notes += notes
         try:
-            return _loop(run, keeper, validation, report)
-        except NotFiniteError as error:
-            keeper.save_failure(error)
-            error.add_note(f"{folder / 'failure.json'} has the details")
-            raise
+            return _run(run, folder, resume, notes, report)
         finally:
-            keeper.close()
+            del run  # before the processes part
+
+
+def _run(
+    run: Run, folder: Path, resume: bool, notes: Sequence[str], report: Callable[[Progress], None] | None
+) -> TrainingResult:
+    validation = _validation(run)
+    if run.workers.is_first:
+        _make(folder)
+        save_config(run.config, folder / "config.yaml")
+    keeper = Keeper(folder, run, resume=resume)
+    keeper.notes += notes
+    try:
+        return _loop(run, keeper, validation, report)
+    except NotFiniteError as error:
+        keeper.save_failure(error)
+        error.add_note(f"{folder / 'failure.json'} has the details")
+        raise
+    finally:
+        keeper.close()
 
 
 def _check_folder(config: TrainConfig | None, folder: Path, resume: bool) -> tuple[TrainConfig, list[str]]:

@@ -107,7 +107,7 @@ def test_the_masks_of_random_patches_are_different_ones(network: PixelNetwork) -
         ("autoattack", {"norm": "L2"}, "needs an eps of its own"),
         ("autoattack", {"version": "rand"}, "version='rand' is not known"),
         ("autoattack", {"parts": ("pgd",)}, "has no part 'pgd'"),
-        ("autoattack", {"eps": 0.0}, "eps=0.0 is not possible for Linf"),
+        ("autoattack", {"eps": 0.0}, "eps=0 is not possible for Linf"),
         ("autoattack", {"group": 0}, "group=0 is not possible; give at least 1"),
     ],
 )

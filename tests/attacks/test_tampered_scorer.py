@@ -13,16 +13,17 @@ import torch
 from robustvit.attacks.patches import load_scorer
 from robustvit.cli import main
 from robustvit.methods.patch_corruption import PatchScorer
+from robustvit.training.checkpoint import Checkpoints
 from robustvit.weights import CheckpointError
 
 
 def run_with(folder: Path, change: Callable[[dict[str, Any]], Any]) -> Path:
     """The folder of a run with AFAT whose checkpoint was changed."""
     learned = {"scorer": PatchScorer((32, 32), 4).state_dict(), "img_size": (32, 32)}
-    state = {"format": "robustvit training 1", "fingerprint": "", "update": 1, "methods": {"afat": copy.deepcopy(learned)}}
+    state = {"update": 1, "methods": {"afat": copy.deepcopy(learned)}}
     change(state)
-    (folder / "checkpoints").mkdir(parents=True)
-    torch.save(state, folder / "checkpoints" / "checkpoint-00000001.pt")
+    folder.mkdir()
+    Checkpoints(folder / "checkpoints", 1).save(state)
     return folder
 
 
@@ -57,7 +58,7 @@ def in_learned(key: str, value: Any) -> Callable[[dict[str, Any]], Any]:
     ],
 )
 def test_a_tampered_run_is_a_checkpoint_error(change: Callable, tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError):
+    with pytest.raises(CheckpointError, match=r"cannot be used|lacks the state"):
         load_scorer(run_with(tmp_path / "run", change))
 
 

@@ -75,16 +75,23 @@ class Digest:
         if isinstance(array, np.memmap) and file is not None:
             self.add(array.offset + _place_in_map(array))
             self.add_files(Path(file).parent, [Path(file).name])
+        elif array.dtype.hasobject:
+            self.add(array.tolist())
         elif array.size:
             self._hash.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+    def add_tensor(self, tensor: torch.Tensor) -> None:
+        """The contents of a tensor of any type, on any device."""
+        self.add(tuple(tensor.shape), tensor.dtype)
+        if tensor.numel():
+            self._hash.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
 
     def add_network(self, network: nn.Module) -> None:
         """All weights and the structure of a network."""
         self.add(network)
         for key, tensor in network.state_dict().items():
-            self.add(key, tuple(tensor.shape), tensor.dtype)
-            if tensor.numel():
-                self._hash.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+            self.add(key)
+            self.add_tensor(tensor)
 
     def add_contents(self, file: Path) -> None:
         """All bytes of a file."""

@@ -17,6 +17,7 @@ from torch import nn
 from torch.utils.data import Subset, TensorDataset
 
 import robustvit as rv
+from robustvit.cli import main
 from robustvit.data.picture_digest import add_dataset
 from robustvit.data.pictures import ArrayPictures
 from robustvit.evaluation.evaluate import FinishedRunError, UnfinishedRunError
@@ -242,6 +243,29 @@ def test_damaged_results_are_named_and_made_again(text: str, pictures: Path, tmp
     with pytest.warns(UserWarning, match="results.json is not used"):
         results = quick(ByGrey(), pictures, tmp_path / "out", resume=True)
     assert rv.Results.load(tmp_path / "out").created == results.created
+
+
+def test_results_with_fields_that_nobody_knows_here_are_not_replaced(pictures: Path, tmp_path: Path) -> None:
+    quick(Always(0), pictures, tmp_path / "out")
+    path = tmp_path / "out" / "results.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "of_a_later_version": 1}))
+    with pytest.raises(FinishedRunError):
+        quick(ByGrey(), pictures, tmp_path / "out", resume=True)
+
+
+@pytest.mark.parametrize("command", [["eval"], ["attack", "--attack", "fgsm"]])
+def test_commands_refuse_to_replace_another_result_in_one_line(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, *options = command
+    arguments = [name, "vit_pico", *options, "--suite", "clean", "--output", str(tmp_path / "out")]
+    assert main([*arguments, "--data", "scenes-easy:2"]) == 0
+    capsys.readouterr()
+    assert main([*arguments, "--data", "scenes-easy:3", "--resume"]) == 2
+    error = capsys.readouterr().err.strip()
+    assert error.startswith("error: ")
+    assert error.count("\n") == 0
+    assert "vit_pico on scenes-easy" in error
 
 
 def test_folders_that_could_not_be_removed_go_with_the_next_run(

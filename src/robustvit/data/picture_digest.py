@@ -93,7 +93,10 @@ def _add_arrays(digest: Digest, dataset: Any) -> bool:
 
 
 def _add_array(digest: Digest, array: torch.Tensor | np.ndarray) -> None:
-    digest.add_array(array.detach().cpu().numpy() if isinstance(array, torch.Tensor) else array)
+    if isinstance(array, torch.Tensor):
+        digest.add_tensor(array)
+    else:
+        digest.add_array(array)
 
 
 def _spread(places: Sequence[int]) -> list[int]:

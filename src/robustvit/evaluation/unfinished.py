@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
@@ -71,15 +72,21 @@ def finished_results(output: Path, fingerprint: str) -> Results | None:
     """
     path = output / "results.json"
     try:
-        results = Results.load(path)
+        _check_results(output, json.loads(path.read_text()), fingerprint)
+        return Results.load(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except FinishedRunError:
+        raise
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         warnings.warn(f"{path} is not used, and made again: it is damaged ({type(error).__name__}: {error})", stacklevel=3)
         return None
-    title = title_of([model.name for model in results.models], results.data.get("name"), results.suites)
-    check_owner(output, "results.json", f"{title}, {results.created}", results.fingerprint, fingerprint)
-    return results
+
+
+def _check_results(output: Path, stored: dict[str, Any], fingerprint: str) -> None:
+    """Looks at the fingerprint before anything else: results of a later version, say, are not damaged."""
+    title = title_of([model["name"] for model in stored["models"]], stored["data"]["name"], stored["suites"])
+    check_owner(output, "results.json", f"{title}, {stored['created']}", stored["fingerprint"], fingerprint)
 
 
 def title_of(networks: Iterable[str], pictures: object, what: Iterable[str]) -> str:

@@ -63,6 +63,14 @@ def test_a_signal_after_another_process_was_told_to_stop_is_the_same_wish() -> N
     assert interruption.exit_code == 143
 
 
+def test_processes_agree_on_what_all_of_them_have_seen() -> None:
+    with catching_signals(), finishing_steps() as interruption:
+        seen = interruption.received
+        send(signal.SIGTERM)  # since then
+        assert not interruption.agree([seen, None])
+        assert interruption.agree([interruption.received, None])
+
+
 def test_a_signal_that_is_ignored_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as by nohup
     try:

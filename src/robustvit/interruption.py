@@ -83,9 +83,15 @@ class Interruption:
             self._leave("stopped")
 
     def agree(self, received: list[int | None]) -> bool:
-        """Whether one of several processes is to stop; then this one is, too."""
-        self.received = self.received or next((number for number in received if number), None)
-        return self.received is not None
+        """Whether one of several processes is to stop; then this one is, too.
+
+        Args:
+            received: what all of them had received at the same point. A signal that came since then waits for the next one:
+                all must come to the same answer.
+        """
+        agreed = next((number for number in received if number), None)
+        self.received = self.received or agreed
+        return agreed is not None
 
     def _leave(self, message: str) -> None:
         """Without another line of Python elsewhere: what is imported or cleaned up may be in any state."""

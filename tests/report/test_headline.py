@@ -38,7 +38,11 @@ def test_corruptions_do_not_hide_the_strongest_attack() -> None:
 
 @pytest.mark.parametrize(
     ("suite", "severities", "words"),
-    [("noise", (3,), "under noise"), ("digital", (1,), "under digital damage"), ("extra4", (1,), "under 4 corruptions")],
+    [
+        ("noise", (3,), "under noise at severity 3"),
+        ("digital", (1,), "under digital damage"),
+        ("extra4", (1,), "under 4 corruptions"),
+    ],
 )
 def test_the_corruptions_are_named_as_measured(suite: str, severities: tuple[int, ...], words: str) -> None:
     assert words in said(fake_results(fake_model(suite=suite, severities=severities)))
@@ -115,3 +119,9 @@ def test_the_headline_of_attacks_is_about_the_strongest_one() -> None:
     assert "Of the 2 attacks that were made, the strongest is Patch-Fool." in said(one)
     other = replace(fake_model("other"), summary={**attacked, "patch_fool_accuracy": around(0.3)})
     assert headline(fake_results(one.models[0], other)).subject == "other"
+
+
+def test_some_corruptions_of_a_group_are_named_one_by_one() -> None:
+    model = fake_model(suite="weather")
+    some = replace(model, cells=tuple(cell for cell in model.cells if cell.condition in ("clean", "fog", "snow")))
+    assert "under fog and snow" in said(fake_results(some))

@@ -25,7 +25,7 @@ def describe_data(job: Job) -> dict[str, Any]:
         return {"name": job.films.name, "images": len(job.films), "origin": origin}
     whole = pictures.pictures if isinstance(pictures, SomePictures) else pictures
     made = "corruptions made in memory" if len(task.conditions) > 1 else "pictures as they are"
-    order = getattr(whole, "order_note", None)
+    order = getattr(whole, "order_note", None) if task.matching.by == "order" else None
     return {
         "name": pictures.name,
         "images": len(pictures),

@@ -37,7 +37,7 @@ RANKED_BY = (
     "mean_flip_probability",
 )
 MOST_NAMED = 3
-"""Networks with the same number that stand in the large type."""
+"""Networks with the same number, or corruptions, that are named in the large type."""
 CHECKPOINTS = (".safetensors", ".pth", ".pt", ".tar", ".bin", ".ckpt")
 SENTENCES = {
     "clean_accuracy": "recognises {} of the pictures",
@@ -276,9 +276,11 @@ def _corruptions(measured: set[str]) -> str:
     if set(corruption_names("common15")) <= measured:
         return "common corruptions"
     for group in ("noise", "blur", "weather", "digital"):
-        if measured and measured <= set(corruption_names(group)):
-            return words(next(iter(measured))) if len(measured) == 1 else {"digital": "digital damage"}.get(group, group)
-    return f"{len(measured)} corruptions" if len(measured) > 1 else words(next(iter(measured), "corruption"))
+        if measured == set(corruption_names(group)):
+            return {"digital": "digital damage"}.get(group, group)
+    if len(measured) > MOST_NAMED:
+        return f"{len(measured)} corruptions"
+    return _listed(sorted(map(words, measured))) if len(measured) > 1 else words(next(iter(measured), "corruption"))
 
 
 def _number(model: ModelResults, name: str) -> float:

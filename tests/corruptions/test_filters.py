@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from robustvit.corruptions.filters import Border, add_zoomed, blur_bytes, gaussian_filter, streak
+from robustvit.corruptions.filters import ONE, Border, add_zoomed, blur_bytes, gaussian_filter, streak
 from robustvit.corruptions.parameters import FAMILIES, parameters
 
 SIGMAS = sorted(
@@ -103,22 +103,23 @@ def test_streak_sums_pixels_along_a_line_with_the_edge_replicated(angle: float, 
         dx = math.ceil(i * math.cos(math.radians(angle)) - 0.5)
         rows, columns = (torch.arange(n).add(d).clamp(0, n - 1) for n, d in ((H, dy), (W, dx)))
         expected += weight * maps[:, :, rows][..., columns]
-    torch.testing.assert_close(streak(maps, radius, sigma, [angle]), expected)
-    torch.testing.assert_close(streak(maps.float(), radius, sigma, [angle]), expected.float())
+    torch.testing.assert_close(streak(maps, radius, sigma, angle), expected)
+    levels = maps.mul(255).int()
+    whole = streak(levels, radius, sigma, angle).double() / ONE
+    torch.testing.assert_close(whole, streak(levels.double(), radius, sigma, angle), rtol=0, atol=1e-3)
 
 
 def test_streak_stops_where_it_would_leave_a_small_picture() -> None:
-    maps = torch.ones(1, 1, 32, 32)
-    darkened = streak(maps, 20, 15.0, [0.0])
+    maps = torch.ones(1, 1, 32, 32, dtype=torch.float64)
+    darkened = streak(maps, 20, 15.0, 0.0)
     k = torch.exp(-(torch.arange(41.0) ** 2) / (2 * 15.0**2))
     assert float(darkened.max()) == pytest.approx(float(k[:32].sum() / k.sum()), abs=1e-6)
+    assert float(streak(maps.int(), 20, 15.0, 0.0).max() / ONE) == pytest.approx(float(darkened.max()), abs=1e-5)
 
 
-def test_streak_takes_an_angle_for_each_picture() -> None:
-    maps = torch.rand(2, 3, 40, 40)
-    together = streak(maps, 6, 2.0, [10.0, -30.0])
-    assert torch.equal(together[1:], streak(maps[1:], 6, 2.0, [-30.0]))
-    assert torch.equal(together[:1], streak(maps[:1], 6, 2.0, [10.0]))
+def test_a_whole_streak_keeps_flat_areas_exactly() -> None:
+    levels = torch.arange(256, dtype=torch.int32).view(-1, 1, 1).expand(-1, 60, 60)
+    assert torch.equal(streak(levels, 15, 12.0, 33.0), levels * ONE)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -7,6 +7,7 @@ picture by picture, to stay in the cache, and on the CPU, where the words are dr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from robustvit.corruptions.pixels import Setting, empty_bytes, store_bytes, strips, to_unit
+from robustvit.corruptions.portable_math import exp
 from robustvit.corruptions.randomness import WORDS, KeyedDraws, LegacyDraws, standard_normals
 
 __all__ = ["gaussian_noise", "impulse_noise", "shot_noise", "speckle_noise"]
@@ -113,24 +115,27 @@ def _shot_aliases(photons: float) -> tuple[Tensor, int]:
         int32 [256 * cells], and log2(cells). A cell holds its own outcome in byte 0, the alias in byte 1 and in the upper half
         how many of the cell's words, out of 65536 / cells, keep its own.
     """
-    outcomes = int(np.ceil(photons)) + 1  # so many photons and more are white
-    bits = int(np.ceil(np.log2(outcomes)))
-    count = np.arange(outcomes)
-    rate = np.arange(256)[:, None] / 255 * photons
-    log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, outcomes)))])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        chance = np.exp(np.where(count == 0, 0, count * np.log(rate)) - rate - log_factorial)
-    chance[:, -1] = np.maximum(1 - chance[:, :-1].sum(1), 0)
-    grey = (np.minimum(count / photons, 1) * 255).astype(np.uint8)
-    return torch.from_numpy(np.concatenate([_aliases(row, grey, bits) for row in chance])), bits
+    outcomes = math.ceil(photons) + 1  # so many photons and more are white
+    bits = (outcomes - 1).bit_length()
+    grey = np.array([int(min(count / photons, 1) * 255) for count in range(outcomes)], np.int32)
+    chances = (_poisson(level / 255 * photons, outcomes) for level in range(256))
+    return torch.from_numpy(np.concatenate([_aliases(chance, grey, bits) for chance in chances])), bits
 
 
-def _aliases(chance: np.ndarray, grey: np.ndarray, bits: int) -> np.ndarray:
+def _poisson(rate: float, outcomes: int) -> list[float]:
+    """The probabilities of 0 .. outcomes - 2, and of everything above."""
+    chance = [exp(-rate)]
+    for count in range(1, outcomes - 1):
+        chance.append(chance[-1] * rate / count)
+    return [*chance, max(1 - math.fsum(chance), 0.0)]
+
+
+def _aliases(chance: list[float], grey: np.ndarray, bits: int) -> np.ndarray:
     """int32 [cells] for one level: fill each cell to the brim, the poorest outcome first, with words of the richest."""
     cells = 2**bits
     brim = WORDS // cells
-    wealth = np.zeros(cells)
-    wealth[: len(chance)] = chance / chance.sum() * WORDS
+    total = math.fsum(chance)
+    wealth = [share / total * WORDS for share in chance] + [0.0] * (cells - len(chance))
     outcome = np.zeros(cells, np.int32)
     outcome[: len(grey)] = grey
     keep, alias = np.full(cells, brim, np.int32), outcome.copy()

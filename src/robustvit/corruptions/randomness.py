@@ -18,6 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from robustvit.corruptions.portable_math import normal_means
+
 __all__ = ["Draws", "KeyedDraws", "LegacyDraws", "keyed_seed", "standard_normals"]
 
 Size = tuple[int, ...]
@@ -49,10 +51,7 @@ def _plain(part: int | str) -> int | str:
 @lru_cache(maxsize=1)
 def standard_normals() -> Tensor:
     """float32 [65536]: the means of the standard normal over as many equally likely intervals, scaled to variance 1."""
-    ends = torch.special.ndtri(torch.arange(1, WORDS, dtype=torch.float64) / WORDS).numpy()
-    density = np.concatenate([[0.0], np.exp(-(ends**2) / 2) / np.sqrt(2 * np.pi), [0.0]])
-    means = (density[:-1] - density[1:]) * WORDS  # E[n | a < n < b] = (phi(a) - phi(b)) / P(a < n < b)
-    return torch.from_numpy((means / means.std()).astype(np.float32))
+    return torch.from_numpy(normal_means(WORDS).astype(np.float32))
 
 
 class KeyedDraws:
@@ -91,8 +90,8 @@ class KeyedDraws:
     def uniform(self, low: float, high: float, size: Size) -> Tensor:
         values = self._empty(size, self.dtype)
         for row, generator in zip(values, self.generators, strict=True):
-            row.uniform_(low, high, generator=generator)
-        return values.to(self.device)
+            row.uniform_(0, 1, generator=generator)  # exact; what follows is rounded one by one
+        return values.mul_(high - low).add_(low).to(self.device)
 
     def integers(self, low: int, high: int | Sequence[int], size: Size) -> Tensor:
         """int64 in low .. high - 1; `high` may differ from picture to picture."""

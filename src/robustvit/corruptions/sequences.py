@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Literal
 
 import numpy as np
@@ -22,7 +23,9 @@ from robustvit.corruptions.filters import gaussian_filter
 from robustvit.corruptions.noise import gaussian_noise, shot_noise, speckle_noise
 from robustvit.corruptions.parameters import Family
 from robustvit.corruptions.pixels import Setting
+from robustvit.corruptions.portable_math import sine_and_cosine
 from robustvit.corruptions.randomness import KeyedDraws
+from robustvit.corruptions.sampling import read_between
 from robustvit.corruptions.weather import snow, spatter
 
 __all__ = ["SEQUENCES", "Benchmark", "PerturbationSequence", "perturbation_sequence", "source_frame"]
@@ -30,6 +33,7 @@ __all__ = ["SEQUENCES", "Benchmark", "PerturbationSequence", "perturbation_seque
 Benchmark = Literal["imagenet", "cifar"]
 SOURCE_SIDE: dict[Benchmark, int] = {"imagenet": 256, "cifar": 32}
 FRAME_SIDE: dict[Benchmark, int] = {"imagenet": 224, "cifar": 32}
+UNIT = 2**8
 
 
 @dataclass(frozen=True)
@@ -208,7 +212,8 @@ def _motion_film(film: _Film, numbers: tuple[int, float, float, float]) -> Tenso
 
 def _zoom_film(film: _Film, step: float) -> Tensor:
     """Frame i is the mean of the zooms 1, 1 + step, ... 1 + i * step."""
-    zoomed = _moved(film, [_about_centre(film, np.eye(2) * (1 + step * i)) for i in range(film.frames)])
+    zooms = (1 + step * i for i in range(film.frames))
+    zoomed = _moved(film, [_about_centre(film, [[zoom, 0], [0, zoom]]) for zoom in zooms])
     counts = torch.arange(1, film.frames + 1, device=zoomed.device)[:, None, None, None]
     return (zoomed.int().cumsum(0) // counts).to(torch.uint8)
 
@@ -239,10 +244,10 @@ def _spatter_film(film: _Film, numbers: tuple[float, float, float, float, float,
     layer = gaussian_filter(draws.normal(mean, sd, tuple(film.still.shape[2:])), blur)
     layers = [F.threshold(layer, threshold, 0)]
     above = len(running) // 2  # rows that a drop falls at most: the filter is centred, but for its first, upward part
-    kernel = torch.tensor(running, device=layer.device).flip(0)[None, None, :, None]
     for _ in range(film.frames - 1):
         padded = F.pad(layers[-1], (0, 0, above, len(running) - 1 - above))
-        layers.append(F.conv2d(padded[None], kernel)[0])
+        H = layer.shape[-2]
+        layers.append(sum(padded[:, k : k + H] * share for k, share in enumerate(reversed(running))))
     setting = Setting(film.family, _GivenField(torch.cat(layers)))
     return spatter(film.still, (0, 1, 0, 0, amount, 0), setting)
 
@@ -260,67 +265,82 @@ class _GivenField(KeyedDraws):
 
 def _translate_film(film: _Film, numbers: tuple[float, float]) -> Tensor:
     """To the right."""
-    return _moved(film, [np.array([[1, 0, x], [0, 1, 0], [0, 0, 1]]) for x in film.steps(*numbers)])
+    return _moved(film, [[[1, 0, x], [0, 1, 0], [0, 0, 1]] for x in film.steps(*numbers)])
 
 
 def _rotate_film(film: _Film, numbers: tuple[float, float]) -> Tensor:
     """Clockwise."""
-    angles = [math.radians(angle) for angle in film.steps(*numbers)]
-    turns = [np.array([[math.cos(a), -math.sin(a)], [math.sin(a), math.cos(a)]]) for a in angles]
-    return _moved(film, [_about_centre(film, turn) for turn in turns])
+    turns = [sine_and_cosine(math.radians(angle)) for angle in film.steps(*numbers)]
+    return _moved(film, [_about_centre(film, [[c, -s], [s, c]]) for s, c in turns])
 
 
 def _scale_film(film: _Film, numbers: tuple[float, float]) -> Tensor:
-    return _moved(film, [_about_centre(film, np.eye(2) * percent / 100) for percent in film.steps(*numbers)])
+    scales = (percent / 100 for percent in film.steps(*numbers))
+    return _moved(film, [_about_centre(film, [[scale, 0], [0, scale]]) for scale in scales])
 
 
 def _shear_film(film: _Film, numbers: tuple[float, float]) -> Tensor:
     """Rows move sideways, the lower the further to the right."""
-    slopes = [math.tan(math.radians(angle)) for angle in film.steps(*numbers)]
-    return _moved(film, [_about_centre(film, np.array([[1, slope], [0, 1]])) for slope in slopes])
+    turns = [sine_and_cosine(math.radians(angle)) for angle in film.steps(*numbers)]
+    return _moved(film, [_about_centre(film, [[1, s / c], [0, 1]]) for s, c in turns])
 
 
 def _tilt_film(film: _Film, numbers: tuple[float, float]) -> Tensor:
     """The picture turns about its horizontal and its vertical axis, seen from as far away as its diagonal is long."""
     H, W = film.image.shape[1:]
     f = math.hypot(H, W)
-    lift = np.array([[1, 0, -W / 2], [0, 1, -H / 2], [0, 0, 0], [0, 0, 1]])  # P1: the centre to the origin
-    away = np.eye(4)
-    away[2, 3] = f  # T
-    project = np.array([[f, 0, W / 2, 0], [0, f, H / 2, 0], [0, 0, 1, 0]])  # P2
+    lift = [[1, 0, -W / 2], [0, 1, -H / 2], [0, 0, 0], [0, 0, 1]]  # P1: the centre to the origin
+    away = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, f], [0, 0, 0, 1]]  # T
+    project = [[f, 0, W / 2, 0], [0, f, H / 2, 0], [0, 0, 1, 0]]  # P2
     maps = []
     for angle in film.steps(*numbers):
-        c, s = math.cos(math.radians(angle)), math.sin(math.radians(angle))
-        RX = np.array([[1, 0, 0, 0], [0, c, -s, 0], [0, s, c, 0], [0, 0, 0, 1]])
-        RY = np.array([[c, 0, s, 0], [0, 1, 0, 0], [-s, 0, c, 0], [0, 0, 0, 1]])
-        maps.append(project @ away @ RX @ RY @ lift)
+        s, c = sine_and_cosine(math.radians(angle))
+        RX = [[1, 0, 0, 0], [0, c, -s, 0], [0, s, c, 0], [0, 0, 0, 1]]
+        RY = [[c, 0, s, 0], [0, 1, 0, 0], [-s, 0, c, 0], [0, 0, 0, 1]]
+        maps.append(reduce(_product, [project, away, RX, RY, lift]))
     return _moved(film, maps)
 
 
-def _about_centre(film: _Film, linear: np.ndarray) -> np.ndarray:
+Matrix = list[list[float]]
+"""Small ones, multiplied one by one: libraries may round otherwise on another processor."""
+
+
+def _product(a: Matrix, b: Matrix) -> Matrix:
+    return [[sum(x * y for x, y in zip(row, column, strict=True)) for column in zip(*b, strict=True)] for row in a]
+
+
+def _inverse(matrix: Matrix) -> Matrix:
+    """Of [3, 3], but for a factor, which does not matter to points (x, y, 1): its adjugate."""
+    (a, b, c), (d, e, f), (g, h, i) = matrix
+    return [
+        [e * i - f * h, c * h - b * i, b * f - c * e],
+        [f * g - d * i, a * i - c * g, c * d - a * f],
+        [d * h - e * g, b * g - a * h, a * e - b * d],
+    ]
+
+
+def _about_centre(film: _Film, linear: Matrix) -> Matrix:
     """A linear map [2, 2] whose origin is the centre of the picture, as a matrix [3, 3] of pixels (x, y, 1)."""
     H, W = film.image.shape[1:]
-    centre = np.array([(W - 1) / 2, (H - 1) / 2])
-    matrix = np.eye(3)
-    matrix[:2, :2], matrix[:2, 2] = linear, centre - linear @ centre
-    return matrix
+    x, y = (W - 1) / 2, (H - 1) / 2
+    return [*([p, q, origin - (p * x + q * y)] for (p, q), origin in zip(linear, (x, y), strict=True)), [0, 0, 1]]
 
 
-def _moved(film: _Film, maps: list[np.ndarray]) -> Tensor:
-    """The crop of the picture as each of `maps` [3, 3] moves pixels (x, y, 1): bilinear, rounded, black where nothing is."""
+def _moved(film: _Film, maps: list[Matrix]) -> Tensor:
+    """The crop of the picture as each of `maps` [3, 3] moves pixels (x, y, 1): bilinear, rounded, black where nothing is.
+
+    Read at multiples of 1 / UNIT pixels.
+    """
     (top, left), side = film.corner, FRAME_SIDE[film.benchmark]
     device = film.image.device
-    y, x = torch.meshgrid(torch.arange(top, top + side), torch.arange(left, left + side), indexing="ij")
-    targets = torch.stack([x, y, torch.ones_like(x)]).double().to(device)  # 3 h w
+    y, x = (torch.arange(start, start + side, dtype=torch.float64, device=device) for start in (top, left))
     H, W = film.image.shape[1:]
-    size = torch.tensor([W, H], dtype=torch.float64, device=device)
-    values, frames = film.image[None].double(), []
+    values, frames = film.image.float(), []
     for matrix in maps:
-        inverse = torch.from_numpy(np.linalg.inv(matrix)).to(device)
-        sources = torch.einsum("ij,jhw->hwi", inverse, targets)
-        grid = (2 * sources[..., :2] / sources[..., 2:] + 1) / size - 1  # -1 and 1 are the outer edges
-        frames.append(F.grid_sample(values, grid[None], padding_mode="zeros", align_corners=False))
-    return torch.cat(frames).round_().to(torch.uint8)
+        across, down, depth = ((x * a) + (y * b + c)[:, None] for a, b, c in _inverse(matrix))
+        places = [(p / depth).mul_(UNIT).round_().clamp_(-UNIT, n * UNIT) for p, n in ((across, W), (down, H))]
+        frames.append(read_between(values, torch.stack(places).float(), UNIT, border="black"))
+    return torch.stack(frames).round_().to(torch.uint8)
 
 
 _FILMS: dict[str, Callable[[_Film, Any], Tensor]] = {

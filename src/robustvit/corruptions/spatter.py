@@ -63,7 +63,7 @@ def _add_mud(images: Tensor, liquid: Tensor, blur: float, out: Tensor) -> None:
     cover = F.threshold(cover, math.nextafter(0.8, 0), 0, inplace=True)
     bare = (1 - cover).float()
     for i, colour in enumerate(MUD):
-        values = images[:, i].float().mul_(bare).to(cover.dtype).add_(cover, alpha=colour)
+        values = images[:, i].float().mul_(bare).to(cover.dtype).add_(cover * colour)
         out[:, i] = values.clamp_(0, 255).to(torch.int16)
 
 
@@ -74,7 +74,7 @@ def _add_water(images: Tensor, liquid: Tensor, amount: float, out: Tensor) -> No
     shine = depth.float().mul_(shine)
     shine *= amount / shine.amax((1, 2), keepdim=True).clamp_(min=1)
     for i, colour in enumerate(WATER):
-        out[:, i] = images[:, i].float().add_(shine, alpha=colour).clamp_(max=255).to(torch.int16)
+        out[:, i] = images[:, i].float().add_(shine * colour).clamp_(max=255).to(torch.int16)
 
 
 def _edges(depth: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from robustvit.corruptions.filters import streak
+from robustvit.corruptions.filters import enlarged, streak
 from robustvit.corruptions.frost_textures import frost_textures
 from robustvit.corruptions.pixels import Setting, empty_bytes, store_bytes, strips
 from robustvit.corruptions.plasma import plasma
@@ -22,6 +22,8 @@ from robustvit.corruptions.spatter import spatter
 __all__ = ["fog", "frost", "snow", "spatter"]
 
 GREY = (0.299, 0.587, 0.114)
+FINE = 2**12
+"""Steps of the light of a flake, between nothing and all."""
 
 
 def snow(images: Tensor, parameters: tuple[float, float, float, float, int, float, float], setting: Setting) -> Tensor:
@@ -40,10 +42,10 @@ def snow(images: Tensor, parameters: tuple[float, float, float, float, int, floa
         flakes = layer + layer.flip((-2, -1))  # the same layer again, turned by 180 degrees
         for strip in strips(H, 3 * W):
             x = picture[:, strip].float()
-            white = (x[0] * (1.5 * GREY[0])).add_(x[1], alpha=1.5 * GREY[1]).add_(x[2], alpha=1.5 * GREY[2])
+            white = (x[0] * (1.5 * GREY[0])).add_(x[1] * (1.5 * GREY[1])).add_(x[2] * (1.5 * GREY[2]))
             white += 127.5  # 1.5 grey + 0.5
             # keep x + (1 - keep) max(x, 1.5 grey + 0.5) + flakes
-            scene = torch.maximum(x, white).mul_(1 - keep).add_(x, alpha=keep)
+            scene = torch.maximum(x, white).mul_(1 - keep).add_(x.mul_(keep))
             store_bytes(scene.to(flakes.dtype).add_(flakes[strip]), out[:, strip])
     return result
 
@@ -62,10 +64,18 @@ def _snow_layers(size: tuple[int, int], parameters: list[float], setting: Settin
             flakes = flakes[:, top : top + H, left : left + W]
         flakes = F.threshold(flakes, threshold, 0).clamp_(max=1)
         if is_arbitrary:
-            yield streak(flakes, int(radius), sigma, [angle])[0, :H, :W].mul(255).round_()
+            yield _streak(flakes.mul_(FINE), int(radius), sigma, angle)[0, :H, :W].mul_(255 / FINE).round_()
         else:
-            layer = streak(flakes.mul_(255).floor_(), int(radius), sigma, [angle])[0]
+            layer = _streak(flakes.mul_(255).floor_(), int(radius), sigma, angle)[0]
             yield layer.mul_(257).add_(0.5).floor_().div_(257).floor_()  # by way of 16 bits, as published
+
+
+def _streak(flakes: Tensor, radius: int, sigma: float, angle: float) -> Tensor:
+    """`streak`, for float32 by way of whole numbers up to `FINE`."""
+    if flakes.dtype == torch.float64:
+        return streak(flakes, radius, sigma, angle)
+    one = 2**31 // (2 * FINE)
+    return streak(flakes.to(torch.int32), radius, sigma, angle, one=one).to(flakes.dtype).mul_(1 / one)
 
 
 def _centres(draws: Draws, mean: float, sd: float, size: tuple[int, int], zoom: float) -> Tensor:
@@ -81,8 +91,7 @@ def _enlarged(field: Tensor, zoom: float) -> Tensor:
     """[h, w] -> [1, h * zoom, w * zoom], bilinear, corners aligned."""
     if zoom == 1:
         return field[None]
-    size = tuple(round(n * zoom) for n in field.shape)
-    return F.interpolate(field[None, None], size=size, mode="bilinear", align_corners=True)[0]
+    return enlarged(field[None], (round(field.shape[0] * zoom), round(field.shape[1] * zoom)))
 
 
 def frost(images: Tensor, parameters: tuple[float, float], setting: Setting) -> Tensor:

@@ -12,14 +12,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from robustvit.corruptions.portable_math import circle
 from robustvit.corruptions.randomness import keyed_seed
 
 __all__ = ["SceneDraws"]
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _ANGLES = 1024
-_TURN = 2 * np.pi * np.arange(_ANGLES) / _ANGLES
-_COSINE, _SINE = np.cos(_TURN).astype(np.float32), np.sin(_TURN).astype(np.float32)
 
 
 class SceneDraws:
@@ -44,11 +43,12 @@ class SceneDraws:
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Cosine and sine [B, *size] of angles in the share `turn` of the circle that has 0 in its middle.
 
-        They come from a table: the cosines of a library may depend on the batch.
+        They come from a table: the cosines of a library may depend on the batch and on the processor.
         """
         steps = round(_ANGLES * turn)
         angle = (self.integers(stream, steps, size) - steps // 2) % _ANGLES
-        return _COSINE[angle], _SINE[angle]
+        cosines, sines = circle(_ANGLES)
+        return cosines[angle].astype(np.float32), sines[angle].astype(np.float32)
 
     def _bits(self, stream: int, count: int) -> NDArray[np.uint64]:
         position = np.arange(1, count + 1, dtype=np.uint64) + np.uint64(stream << 32)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from robustvit.corruptions.portable_math import circle
 from robustvit.data.scenes_draws import SceneDraws
 from robustvit.data.scenes_shapes import CLASS_NAMES, REACH
 
@@ -102,9 +103,9 @@ def _object_colours(draws: SceneDraws, classes: NDArray[np.int64], follows: NDAr
     """[B, K, 3]: of any hue, or of the class's; clearly lighter or darker than the ground."""
     K = MOST_OBJECTS
     cosine, sine = draws.directions(30, (K,))
-    turn = 2 * np.pi * np.arange(len(CLASS_NAMES)) / len(CLASS_NAMES)
-    cosine = np.where(follows, np.cos(turn).astype(np.float32)[classes], cosine)
-    sine = np.where(follows, np.sin(turn).astype(np.float32)[classes], sine)
+    cosines, sines = circle(len(CLASS_NAMES))
+    cosine = np.where(follows, cosines.astype(np.float32)[classes], cosine)
+    sine = np.where(follows, sines.astype(np.float32)[classes], sine)
     hue = _hue(cosine, sine) * draws.uniform(31, (K, 1), *CHROMA)
     lighter = draws.uniform(32, (K,)) < 1 - ground[:, None]
     step = draws.uniform(33, (K,), *CONTRAST)

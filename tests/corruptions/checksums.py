@@ -1,0 +1,63 @@
+"""Prints, as JSON, checksums of what must be the same bytes on every processor: corrupted pictures, films and scenes.
+
+    python tests/corruptions/checksums.py [--pictures N]
+
+Run in processes of their own with other vector instructions, by test_every_processor.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from collections.abc import Iterator
+
+import golden
+import torch
+from torch import Tensor
+
+from robustvit.corruptions.registry import CORRUPTIONS, corrupt
+from robustvit.corruptions.sequences import SEQUENCES, perturbation_sequence
+from robustvit.data.scenes import scenes_batch
+
+FOLDERS = ("imagenet224", "cifar32", "tiny64", "arbitrary96x160")
+"""One for each family."""
+
+
+def pictures(folder: str, count: int) -> Tensor:
+    """A photograph; noise with flat areas; the photograph mirrored and turned: uint8 [count, 3, H, W]."""
+    photograph = golden.picture(folder)
+    noise = torch.randint(0, 256, photograph.shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    noise[..., ::3, :] = 255
+    noise[..., : noise.shape[-1] // 4] = 77
+    turned = [photograph.roll(37 * i, -1).flip(-2) for i in range(count)]
+    return torch.cat([photograph, noise, photograph.flip(-1), 255 - photograph, *turned][:count])
+
+
+def results(count: int) -> Iterator[tuple[str, Tensor]]:
+    """(name, bytes) of everything, one after the other."""
+    for folder in FOLDERS:
+        images = pictures(folder, count)
+        for name in CORRUPTIONS:
+            for severity in range(1, 6):
+                yield f"{folder} {name} {severity}", corrupt(images, name, severity, family=golden.FAMILIES[folder], seed=3)
+    for size, seed in ((32, 0), (64, 1), ((96, 160), 2)):
+        batch = scenes_batch(seed, range(4 * count), size)
+        for part in ("images", "labels", "semantic", "owners"):
+            yield f"scenes {size} {part}", getattr(batch, part)
+    frame = golden.picture("cifar32")[0]
+    for kind in SEQUENCES:
+        yield f"film {kind}", perturbation_sequence(frame, kind, benchmark="cifar")
+
+
+def checksums(count: int) -> dict[str, str]:
+    return {
+        name: hashlib.blake2b(part.contiguous().numpy().tobytes(), digest_size=8).hexdigest() for name, part in results(count)
+    }
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pictures", type=int, default=1)
+    json.dump(checksums(parser.parse_args().pictures), sys.stdout)

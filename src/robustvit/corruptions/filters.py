@@ -20,7 +20,9 @@ from robustvit.corruptions.pixels import store_bytes, strips
 from robustvit.corruptions.portable_math import exp, gaussian_taps, sine_and_cosine, whole_weights
 
 __all__ = [
+    "CACHED",
     "NUDGE",
+    "ONE",
     "Border",
     "add_zoomed",
     "blur_bytes",
@@ -29,6 +31,7 @@ __all__ = [
     "gaussian_filter",
     "streak",
     "symmetric_filter",
+    "with_margins",
 ]
 
 Border = Literal["replicate", "mirror", "reflect", "black"]

@@ -246,8 +246,8 @@ def _spatter_film(film: _Film, numbers: tuple[float, float, float, float, float,
     above = len(running) // 2  # rows that a drop falls at most: the filter is centred, but for its first, upward part
     for _ in range(film.frames - 1):
         padded = F.pad(layers[-1], (0, 0, above, len(running) - 1 - above))
-        H = layer.shape[-2]
-        layers.append(sum(padded[:, k : k + H] * share for k, share in enumerate(reversed(running))))
+        shares = (padded[:, k : k + layer.shape[-2]] * share for k, share in enumerate(reversed(running)))
+        layers.append(reduce(torch.add, shares))
     setting = Setting(film.family, _GivenField(torch.cat(layers)))
     return spatter(film.still, (0, 1, 0, 0, amount, 0), setting)
 
@@ -297,7 +297,8 @@ def _tilt_film(film: _Film, numbers: tuple[float, float]) -> Tensor:
         s, c = sine_and_cosine(math.radians(angle))
         RX = [[1, 0, 0, 0], [0, c, -s, 0], [0, s, c, 0], [0, 0, 0, 1]]
         RY = [[c, 0, s, 0], [0, 1, 0, 0], [-s, 0, c, 0], [0, 0, 0, 1]]
-        maps.append(reduce(_product, [project, away, RX, RY, lift]))
+        steps: list[Matrix] = [project, away, RX, RY, lift]
+        maps.append(reduce(_product, steps))
     return _moved(film, maps)
 
 

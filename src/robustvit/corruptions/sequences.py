@@ -6,7 +6,7 @@ A steady network gives the same answer for all frames. The published films of Im
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Literal
@@ -289,20 +289,19 @@ def _tilt_film(film: _Film, numbers: tuple[float, float]) -> Tensor:
     """The picture turns about its horizontal and its vertical axis, seen from as far away as its diagonal is long."""
     H, W = film.image.shape[1:]
     f = math.hypot(H, W)
-    lift = [[1, 0, -W / 2], [0, 1, -H / 2], [0, 0, 0], [0, 0, 1]]  # P1: the centre to the origin
-    away = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, f], [0, 0, 0, 1]]  # T
-    project = [[f, 0, W / 2, 0], [0, f, H / 2, 0], [0, 0, 1, 0]]  # P2
-    maps = []
+    lift: Matrix = [[1, 0, -W / 2], [0, 1, -H / 2], [0, 0, 0], [0, 0, 1]]  # P1: the centre to the origin
+    away: Matrix = [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, f], [0, 0, 0, 1]]  # T
+    project: Matrix = [[f, 0, W / 2, 0], [0, f, H / 2, 0], [0, 0, 1, 0]]  # P2
+    maps: list[Matrix] = []
     for angle in film.steps(*numbers):
         s, c = sine_and_cosine(math.radians(angle))
-        RX = [[1, 0, 0, 0], [0, c, -s, 0], [0, s, c, 0], [0, 0, 0, 1]]
-        RY = [[c, 0, s, 0], [0, 1, 0, 0], [-s, 0, c, 0], [0, 0, 0, 1]]
-        steps: list[Matrix] = [project, away, RX, RY, lift]
-        maps.append(reduce(_product, steps))
+        RX: Matrix = [[1, 0, 0, 0], [0, c, -s, 0], [0, s, c, 0], [0, 0, 0, 1]]
+        RY: Matrix = [[c, 0, s, 0], [0, 1, 0, 0], [-s, 0, c, 0], [0, 0, 0, 1]]
+        maps.append(reduce(_product, [project, away, RX, RY, lift]))
     return _moved(film, maps)
 
 
-Matrix = list[list[float]]
+Matrix = Sequence[Sequence[float]]
 """Small ones, multiplied one by one: libraries may round otherwise on another processor."""
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 __all__ = ["circle", "exp", "gaussian_taps", "normal_means", "sine_and_cosine", "whole_weights"]
 
-_DIGITS, _SMALLEST = Context(prec=40), Decimal("1e-30")
+_DIGITS, _SMALLEST = Context(prec=30), Decimal("1e-24")
 
 
 def exp(x: float) -> float:

@@ -42,6 +42,10 @@ def results(count: int) -> Iterator[tuple[str, Tensor]]:
         for name in CORRUPTIONS:
             for severity in range(1, 6):
                 yield f"{folder} {name} {severity}", corrupt(images, name, severity, family=golden.FAMILIES[folder], seed=3)
+    if count > 1:  # larger than what is worked on at a time
+        large = golden.picture("imagenet224").repeat(1, 1, 2, 4)[..., :333, :817]
+        for name in CORRUPTIONS:
+            yield f"333x817 {name}", corrupt(large, name, 4, seed=3)
     for size, seed in ((32, 0), (64, 1), ((96, 160), 2)):
         batch = scenes_batch(seed, range(4 * count), size)
         for part in ("images", "labels", "semantic", "owners"):

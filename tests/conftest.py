@@ -1,8 +1,9 @@
-"""What every test gets: one thread, one seed, and `benchmarks/plain.py` as the independent oracle."""
+"""What every test gets: one thread, one seed, and `benchmarks/plain.py` as the independent oracle; and the counts of faults."""
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,3 +42,14 @@ def shake() -> Callable[[nn.Module], nn.Module]:
         return model.eval()
 
     return shaken
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many faults of which kind were tried, and what came of them. Here, because only this file is known to the process
+    that prints when others run the tests."""
+    reports = [r for found in terminalreporter.stats.values() for r in found if getattr(r, "when", "") == "call"]
+    faults = Counter(value for r in reports for name, value in r.user_properties if name == "fault")
+    if faults:
+        terminalreporter.section(f"faults: {sum(faults.values())}")
+        for line, count in sorted(faults.items()):
+            terminalreporter.line(f"{count:4} {line}")

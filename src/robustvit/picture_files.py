@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+import stat
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 from PIL import ExifTags, Image
 
-__all__ = ["MOST_BYTES", "PICTURE_FORMATS", "UnreadablePictureError", "read_picture", "to_rgb", "upright"]
+__all__ = ["MOST_BYTES", "PICTURE_FORMATS", "UnreadablePictureError", "check_is_file", "read_picture", "to_rgb", "upright"]
 
 PICTURE_FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "AVIF", "JPEG2000", "GIF", "TIFF", "PPM")
 """What is opened, as Pillow names it, whatever the file is called. JPEG includes that of phones with two lenses (MPO)."""
@@ -70,11 +71,19 @@ def _formats() -> tuple[str, ...]:
 def _file(source: Any) -> Any:
     """What Pillow opens: a path, or a file in memory of at most `MOST_BYTES`."""
     if isinstance(source, str | Path):
+        check_is_file(source)
         return source
     content = source.read(MOST_BYTES + 1) if hasattr(source, "read") else source
     if len(content) > MOST_BYTES:
         raise UnreadablePictureError(f"it has more than {MOST_BYTES:,} bytes, which is no picture")
     return io.BytesIO(content)
+
+
+def check_is_file(path: str | Path) -> None:
+    """Raises UnreadablePictureError for a pipe or a device: whoever opens one may wait for ever."""
+    mode = Path(path).stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise UnreadablePictureError("it is a pipe or a device, not a file")
 
 
 def _plain(image: Image.Image, ignore_orientation: bool) -> Image.Image:

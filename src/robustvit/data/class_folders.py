@@ -19,6 +19,7 @@ from timm.utils.misc import natural_key
 
 from robustvit.corruptions.registry import corruption_names
 from robustvit.data.pictures import PICTURE_SUFFIXES, ReaderPictures
+from robustvit.picture_files import check_is_file
 
 __all__ = ["ClassFolderReader", "LayoutError", "folder_pictures", "is_suite", "order_note", "plain_name"]
 
@@ -87,7 +88,9 @@ class ClassFolderReader:
         return len(self.names)
 
     def __getitem__(self, i: int) -> tuple[BinaryIO, int]:
-        return (self.root / self.names[i]).open("rb"), self.targets[i]
+        path = self.root / self.names[i]
+        check_is_file(path)
+        return path.open("rb"), self.targets[i]
 
     def filename(self, i: int) -> str:
         return self.names[i]

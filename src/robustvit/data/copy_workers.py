@@ -27,6 +27,7 @@ from robustvit.data.protocols import Protocol
 from robustvit.data.source_records import SourceRecord
 from robustvit.files import explained
 from robustvit.interruption import leave_signals_to_parent, starting_workers
+from robustvit.picture_files import check_is_file
 
 __all__ = ["Copied", "Job", "Work", "results"]
 
@@ -130,6 +131,7 @@ def _copy(job: Job) -> Copied:
         return Copied()
     paths = {cell: Path(work.copying.place(*cell)) / work.copying.file_name(picture) for cell in job.missing}
     try:
+        check_is_file(work.source / picture)
         source = SourceRecord.of(work.source / picture)
         image = read_picture(work.source / picture, ignore_orientation=work.copying.ignore_orientation)
         pixels = _fit(image, work.copying.size)

@@ -32,7 +32,10 @@ class SourceRecord:
 
     def now(self, path: Path) -> SourceRecord | None:
         """The record if the picture is still the same, with its present time; None if it is another one."""
-        status = path.stat()
+        try:
+            status = path.stat()
+        except OSError:  # a link that leads nowhere any more
+            return None
         if status.st_size != self.size:
             return None
         if status.st_mtime_ns == self.modified_ns:

@@ -86,7 +86,11 @@ def _contents(source: Path, pictures: Sequence[Path]) -> dict[str, Any]:
     """How many pictures, and a digest of their names and sizes."""
     digest = hashlib.sha256()
     for picture in pictures:
-        digest.update(os.fsencode(f"{picture.as_posix()}\t{(source / picture).stat().st_size}\n"))
+        try:
+            size = (source / picture).stat().st_size
+        except OSError:  # a link that leads nowhere, which is named as unreadable
+            size = -1
+        digest.update(os.fsencode(f"{picture.as_posix()}\t{size}\n"))
     return {"count": len(pictures), "sha256_of_names_and_sizes": digest.hexdigest()}
 
 

@@ -83,7 +83,8 @@ def create_model(
     if added and pretrained:  # what the folder's network has besides timm's must be there before its weights
         checkpoint_path, pretrained = str(Path(name.removeprefix("local-dir:")) / "model.safetensors"), False
     size = kwargs.get("img_size")
-    with nullcontext() if folder is None else buildable(folder), fetching(name) if pretrained else nullcontext():
+    is_fetched = pretrained or name.startswith("hf-hub:")  # whose config.json is
+    with nullcontext() if folder is None else buildable(folder), fetching(name) if is_fetched else nullcontext():
         if size is not None and takes_any_size(name, _pair(size), kwargs):
             del kwargs["img_size"]
         model = timm.create_model(name, pretrained, **kwargs)

@@ -22,8 +22,9 @@ def read_yaml(text: str) -> Any:
     Raises:
         YamlTextError: it is not YAML, is nested too deeply, refers to itself, or stands for more than `MOST_NODES` values.
     """
-    loader = yaml.SafeLoader(text)
+    loader: yaml.SafeLoader | None = None
     try:
+        loader = yaml.SafeLoader(text)  # looks for characters that no text may have
         node = loader.get_single_node()
         if node is None:
             return None
@@ -37,7 +38,8 @@ def read_yaml(text: str) -> Any:
     except (yaml.YAMLError, ValueError, OverflowError, TypeError) as error:  # a number of 5000 digits, a date that is none
         raise YamlTextError(str(error)) from error
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
 
 
 def _size(node: yaml.Node, known: dict[int, int | None]) -> int:

@@ -1,4 +1,4 @@
-"""What every test gets: one thread, one seed, and `benchmarks/plain.py` as the independent oracle; and the counts of faults."""
+"""What every test gets: one thread, one seed, `benchmarks/plain.py` as the independent oracle, and the counts of faults."""
 
 from __future__ import annotations
 

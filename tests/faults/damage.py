@@ -93,7 +93,7 @@ def damaged_bytes(content: bytes, draws: random.Random) -> bytes:
 def damaged_tree(tree: Any, draws: random.Random) -> Any:
     """A tree of plain values in which one value is odd, missing, renamed, or added."""
     tree = copy.deepcopy(tree)
-    places = [place for place in _places(tree)]
+    places = _places(tree)
     if not places or draws.random() < 0.05:
         return draws.choice(ODD_VALUES)
     parent, key = draws.choice(places)

@@ -53,11 +53,6 @@ def numbered(count: int, short: int) -> Any:
     return pytest.mark.parametrize("number", cases)
 
 
-def advice(request: pytest.FixtureRequest) -> str:
-    """How to repeat the case of a test."""
-    return f"repeat it: FAULTS_SEED={SEED} pytest '{request.node.nodeid}'"
-
-
 def _endless(*_: object) -> None:
     raise EndlessError(f"it has not ended after {LONGEST_SECONDS} seconds")
 

@@ -128,7 +128,7 @@ def put_picture(folder: Path, number: int, draws: random.Random) -> tuple[Path, 
     if number % 16 == 15:
         return _put_no_file(folder, draws)
     stem = draws.choice(ODD_NAMES) if draws.random() < 0.5 else b"odd"
-    path = Path(os.fsdecode(os.path.join(os.fsencode(folder), stem + draws.choice(SUFFIXES).encode())))
+    path = folder / os.fsdecode(stem + draws.choice(SUFFIXES).encode())
     path.write_bytes(make(draws))
     return path, make.__name__
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from fault_cases import Outcome, advice, command, draws_of, left_over, numbered, observed
+from fault_cases import Outcome, command, draws_of, left_over, numbered, observed
 from fuzzed_checkpoints import change_folder, change_weights
 
 import robustvit as rv
@@ -48,9 +48,8 @@ def bases(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @numbered(150, 10)
 def test_changed_checkpoints_are_read_or_refused_and_never_run(
-    number: int, bases: Path, tmp_path: Path, request: pytest.FixtureRequest, record_property: Callable[[str, Any], None]
+    number: int, bases: Path, tmp_path: Path, record_property: Callable[[str, Any], None]
 ) -> None:
-    print(advice(request))
     draws, kind = draws_of("checkpoints", number), KINDS[number % len(KINDS)]
     place = tmp_path / kind
     if kind in ("folder", "run"):

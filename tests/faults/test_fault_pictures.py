@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from fault_cases import Outcome, advice, command, draws_of, left_over, numbered, observed
+from fault_cases import Outcome, command, draws_of, left_over, numbered, observed
 from fuzzed_pictures import put_picture
 from PIL import Image
 from torch import nn
@@ -50,9 +52,8 @@ def copies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 @numbered(150, 8)
 def test_odd_pictures_are_used_or_named_and_change_nothing_else(
-    number: int, copies: dict[str, bytes], tmp_path: Path, request: pytest.FixtureRequest, record_property: pytest.Function
+    number: int, copies: dict[str, bytes], tmp_path: Path, record_property: Callable[[str, Any], None]
 ) -> None:
-    print(advice(request))
     draws = draws_of("pictures", number)
     folder = save_set(tmp_path / "set")
     odd, kind = put_picture(folder / "dark", number, draws)

@@ -44,7 +44,7 @@ NUDGE = {torch.float32: 6e-5, torch.float64: 1e-9}
 MIDDLE = 128
 ONE = 2**23
 """The sum of whole weights: times a grey level, it fits 32 bits."""
-MOST_TAPS = 25
+MOST_TAPS = 21
 """From more on, products of matrices in float64 are faster than tap after tap in float32."""
 BLOCK = 16
 """Outputs of a product of matrices: the fewer, the fewer useless products with 0, and the slower those that are left."""
@@ -71,7 +71,7 @@ def gaussian_filter(
     result = torch.empty(maps.shape, dtype=maps.dtype, device=maps.device)
     for out, plane in zip(result.view(-1, *maps.shape[-2:]), maps.reshape(-1, *maps.shape[-2:]), strict=True):
         scale = 2.0 ** (24 - math.frexp(float(plane.abs().amax()))[1])  # values to 2^-24 of the largest
-        out.copy_(_blurred_whole((plane * scale).round_(), down, across, 2**14, border).mul_(2.0**-28 / scale))
+        out.copy_(_blurred_whole((plane * scale).round_()[None], down, across, 2**14, border)[0].mul_(2.0**-28 / scale))
     return result
 
 
@@ -92,9 +92,8 @@ def blur_bytes(picture: Tensor, sigma: float, dtype: torch.dtype, out: Tensor) -
         blurred = symmetric_filter(with_margins(across, 1, taps, "replicate", dtype).mul_(1 / ONE), 1, taps)
         store_bytes(blurred.add_(MIDDLE + NUDGE[dtype]), out, cut=False)
         return
-    for plane, blurred_plane in zip(levels, out, strict=True):
-        blurred = _blurred_whole(plane, taps, taps, 2**22, "replicate").mul_(2.0**-44)
-        store_bytes(blurred.add_(MIDDLE + NUDGE[dtype]), blurred_plane, cut=False)
+    blurred = _blurred_whole(levels, taps, taps, 2**22, "replicate").mul_(2.0**-44)
+    store_bytes(blurred.add_(MIDDLE + NUDGE[dtype]), out, cut=False)
 
 
 def _blurred(maps: Tensor, down: Sequence[float], across: Sequence[float], border: Border) -> Tensor:
@@ -104,16 +103,18 @@ def _blurred(maps: Tensor, down: Sequence[float], across: Sequence[float], borde
     return maps
 
 
-def _blurred_whole(plane: Tensor, down: tuple[float, ...], across: tuple[float, ...], one: int, border: Border) -> Tensor:
-    """Whole numbers [H, W], blurred and multiplied by one^2, in float64: exact, as long as all sums are below 2^53.
+def _blurred_whole(maps: Tensor, down: tuple[float, ...], across: tuple[float, ...], one: int, border: Border) -> Tensor:
+    """Whole numbers [C, H, W], blurred and multiplied by one^2, in float64: exact, as long as all sums are below 2^53.
 
-    By products of matrices along columns, which are faster than along rows: across the turned plane, then down.
+    By products of matrices along the first axis, which are faster than along the last: once with W, then with H there.
     """
+    maps = maps.transpose(0, 1)  # H C W
     for taps in (across, down):
-        values = with_margins(plane.mT, 0, taps, border, torch.float64)
-        plane = torch.empty(plane.mT.shape, dtype=torch.float64, device=plane.device)
-        _filter_columns(values, _block(taps, one, min(BLOCK, len(plane)), plane.device), plane)
-    return plane
+        values = with_margins(maps.transpose(0, 2), 0, taps, border, torch.float64)  # W C H, then H C W
+        maps = torch.empty((values.shape[0] - len(taps) + 1, *values.shape[1:]), dtype=torch.float64, device=values.device)
+        weights = _block(taps, one, min(BLOCK, len(maps)), values.device)
+        _filter_columns(values.flatten(1), weights, maps.view(len(maps), -1))
+    return maps.transpose(0, 1)
 
 
 def _filter_columns(values: Tensor, weights: Tensor, out: Tensor) -> None:

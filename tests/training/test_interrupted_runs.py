@@ -167,10 +167,12 @@ def test_damaged_lines_of_the_log_are_named_and_the_others_kept(half: Path, whol
     assert read_metrics(log) == read_metrics(whole / "metrics.jsonl")
 
 
-def test_a_last_update_that_leaves_no_numbers_is_a_failure(tmp_path: Path) -> None:
-    changes = ["optimizer.name=sgd", "optimizer.lr=1e20", "optimizer.weight_decay=1e30", "loop.max_updates=1", "data.val="]
+@pytest.mark.parametrize("validation", ["data.val=", "data.val=scenes:16"])
+def test_a_last_update_that_leaves_no_numbers_is_a_failure(validation: str, tmp_path: Path) -> None:
+    changes = ["optimizer.name=sgd", "optimizer.lr=1e20", "optimizer.weight_decay=1e30", "loop.max_updates=1", validation]
     with pytest.raises(NotFiniteError, match="weights are no numbers after update 1"):
         train(tiny_config(changes), tmp_path / "run")
+    assert not (tmp_path / "run" / "best").exists()
     assert json.loads((tmp_path / "run" / "failure.json").read_text())["update"] == 1
     assert not (tmp_path / "run" / "checkpoints").exists()
     assert not (tmp_path / "run" / "weights").exists()

@@ -208,6 +208,7 @@ def _after_update(run: Run, keeper: Keeper, validation: Validation | None, inter
     is_save_due = is_end or run.updates_done % every == 0
     is_validation_due = is_end or keeper.is_validation_due or (is_epoch_end and epoch % loop.validate_every == 0)
     if validation is not None and is_validation_due:
+        run.check_weights()  # before FOLDER/best may get them
         keeper.validate(validation, lambda: interruption.received is not None)
     stop = interruption.agree(run.workers.gather(interruption.received))
     if is_save_due or stop:

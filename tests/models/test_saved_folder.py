@@ -13,6 +13,7 @@ import torch
 
 import robustvit as rv
 from robustvit.cli import main
+from robustvit.models.saved_folder import WEIGHT_FILES
 from robustvit.training.networks import save_weights
 
 ODD: list[Any] = [None, 5, -1, "x", [], {}, [1], {"a": 1}, 1e400, True, 10**30, "hf-hub:timm/resnet18.a1_in1k"]
@@ -96,3 +97,15 @@ def test_a_normalisation_that_is_none_is_refused(key: str, value: list[float]) -
     network.pretrained_cfg[key] = value
     with pytest.raises(ValueError, match=key):
         rv.evaluate(network, "scenes-easy:2", "clean")
+
+
+@pytest.mark.parametrize("name", WEIGHT_FILES)
+def test_a_timm_network_with_tap_is_read_whatever_its_weights_are_called(name: str, tmp_path: Path) -> None:
+    options = dict(num_classes=10, tap=4, img_size=32, patch_size=16, embed_dim=24, depth=1, num_heads=2)
+    network = rv.create_model("vit_tiny_patch16_224", **options)
+    save_weights(network, network.state_dict(), tmp_path, options, {"label_names": list("abcdefghij")})
+    if name != "model.safetensors":
+        (tmp_path / "model.safetensors").unlink()
+        torch.save(network.state_dict(), tmp_path / name)
+    read = rv.create_model(f"local-dir:{tmp_path}", pretrained=True)
+    assert all(torch.equal(tensor, read.state_dict()[key]) for key, tensor in network.state_dict().items())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from robustvit.models.fetching import fetching
 from robustvit.models.image_sizes import takes_any_size
 from robustvit.models.names import OFFICIAL, nearest
 from robustvit.models.published import PUBLISHED
-from robustvit.models.saved_folder import buildable, check_saved_weights, read_saved_config
+from robustvit.models.saved_folder import LOCAL, buildable, check_saved_weights, read_saved_config, weights_in
 from robustvit.models.timm_networks import add_token_head, add_token_pooling
 from robustvit.weights import read_weights
 
@@ -55,50 +57,96 @@ def create_model(
         **kwargs: as for `timm.create_model`: num_classes, in_chans, img_size, drop_path_rate, features_only, ... Networks that
             take any size, as CNNs do, take `img_size` too; `pretrained_cfg` notes it.
     """
+    parts = _Parts(tap, tap_blocks, token_head, token_fusion)
     architecture, tag = split_model_name_tag(name)
     if architecture in OFFICIAL:
         network = OFFICIAL[architecture]
         tag = tag or _published_tag(architecture, needed=pretrained)
         architecture, kwargs = network.architecture, {**network.model_args, **kwargs}
         name = f"{architecture}.{tag}" if tag else architecture
-        published_tap = kwargs.pop("tap", None)
-        tap = published_tap if tap is None else tap
-        token_head = kwargs.pop("token_head", False) or token_head
+        parts = parts.over({part: kwargs.pop(part) for part in ("tap", "token_head") if part in kwargs})
     if ":" not in name:
         _check_name(architecture, tag)
         if pretrained and not kwargs.keys() & {"pretrained_cfg", "pretrained_cfg_overlay"}:
             _check_weights(name, architecture)
-    folder = name.removeprefix("local-dir:") if name.startswith("local-dir:") else None
-    added = {} if folder is None else _added_in(folder, pretrained)
-    tap, token_head = added.get("tap") if tap is None else tap, added.get("token_head", False) or token_head
-    tap_blocks = added.get("tap_blocks", tap_blocks)
     if architecture in _OURS:
-        options = dict(tap=tap, tap_blocks=tap_blocks, token_head=token_head, token_fusion=token_fusion)
-        given = {k: v for k, v in options.items() if v is not None and v is not False}
-        return _noting_size(timm.create_model(name, pretrained, **given, **kwargs), kwargs.get("img_size"))
-    features_only = kwargs.get("features_only", False)
-    if features_only and (token_head or token_fusion):
+        model = timm.create_model(name, pretrained, **parts.given, **kwargs)
+        return _noting_size(model, kwargs.get("img_size"))
+    if name.startswith(LOCAL):
+        return _saved_network(name, pretrained, parts, kwargs)
+    return _timm_network(name, pretrained, parts, kwargs)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What a network can have besides timm's, see `create_model`."""
+
+    tap: TapKind | None = None
+    tap_blocks: TapBlocks = "all"
+    token_head: bool = False
+    token_fusion: bool = False
+
+    def over(self, own: Mapping[str, Any]) -> _Parts:
+        """With what the network has of its own: `tap` where none was asked for, the rest in any case."""
+        return _Parts(
+            tap=own.get("tap") if self.tap is None else self.tap,
+            tap_blocks=own.get("tap_blocks", self.tap_blocks),
+            token_head=own.get("token_head", False) or self.token_head,
+            token_fusion=self.token_fusion,
+        )
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """As arguments of our networks."""
+        return {name: value for name, value in vars(self).items() if value is not None and value is not False}
+
+    @property
+    def has_token_head(self) -> bool:
+        return self.token_head or self.token_fusion
+
+    def add_to(self, network: nn.Module) -> None:
+        """To a network of timm."""
+        if self.tap or self.tap_blocks != "all":
+            add_token_pooling(network, self.tap or 0, self.tap_blocks)
+        if self.has_token_head:
+            add_token_head(network, self.token_fusion)
+
+
+def _saved_network(name: str, pretrained: bool, parts: _Parts, kwargs: dict[str, Any]) -> Any:
+    """A network of a folder, with the TAP and the token head that `robustvit train` gave it."""
+    folder = name.removeprefix(LOCAL)
+    own = read_saved_config(folder).get("robustvit", {})
+    if pretrained and (Path(folder) / "config.json").is_file():
+        check_saved_weights(folder)
+    if own and pretrained:  # what it has besides timm's must be there before its weights
+        kwargs, pretrained = {**kwargs, "checkpoint_path": str(weights_in(folder))}, False
+    return _timm_network(name, pretrained, parts.over(own), kwargs, buildable(folder))
+
+
+def _timm_network(
+    name: str,
+    pretrained: bool,
+    parts: _Parts,
+    kwargs: dict[str, Any],
+    building: AbstractContextManager[None] | None = None,
+) -> Any:
+    features_only, size = kwargs.get("features_only", False), kwargs.get("img_size")
+    if features_only and parts.has_token_head:
         raise ValueError("features_only=True leaves the classifiers out, so token_head=True has no place; drop one of the two")
     checkpoint_path = kwargs.pop("checkpoint_path", None)
-    if added and pretrained:  # what the folder's network has besides timm's must be there before its weights
-        checkpoint_path, pretrained = str(Path(name.removeprefix("local-dir:")) / "model.safetensors"), False
-    size = kwargs.get("img_size")
     is_fetched = pretrained or name.startswith("hf-hub:")  # whose config.json is
-    with nullcontext() if folder is None else buildable(folder), fetching(name) if is_fetched else nullcontext():
+    with building or nullcontext(), fetching(name) if is_fetched else nullcontext():
         if size is not None and takes_any_size(name, _pair(size), kwargs):
             del kwargs["img_size"]
         model = timm.create_model(name, pretrained, **kwargs)
-    network_inside: nn.Module = model.model if features_only and hasattr(model, "model") else model
-    if tap or tap_blocks != "all":
-        add_token_pooling(network_inside, tap or 0, tap_blocks)
-    if token_head or token_fusion:
-        add_token_head(network_inside, token_fusion)
+        parts.add_to(model.model if features_only and hasattr(model, "model") else model)
     if checkpoint_path:  # after what was added, which a checkpoint of such a network has too
         if not str(checkpoint_path).endswith((".npz", ".npy")):  # of JAX, which timm reads itself
             read_weights(checkpoint_path)  # which says what is wrong with it, and compares its checksum
         load_checkpoint(model, checkpoint_path)
     elif pretrained:
-        model.fresh_parts = tuple(part for part, is_on in (("tap", tap), ("token_head", token_head or token_fusion)) if is_on)
+        fresh = {"tap": parts.tap, "token_head": parts.has_token_head}
+        model.fresh_parts = tuple(part for part, is_on in fresh.items() if is_on)
     return _noting_size(model, size)
 
 
@@ -113,14 +161,6 @@ def _noting_size(model: Any, size: int | tuple[int, int] | None) -> Any:
         cfg["input_size"] = (cfg["input_size"][0], *_pair(size))
         cfg.pop("test_input_size", None)
     return model
-
-
-def _added_in(folder: str, pretrained: bool) -> dict[str, Any]:
-    """TAP and token head of a timm network that `robustvit train` saved; {} for any other."""
-    added = read_saved_config(folder).get("robustvit", {})
-    if pretrained and (Path(folder) / "config.json").is_file():
-        check_saved_weights(folder)
-    return added
 
 
 def _published_tag(published_name: str, *, needed: bool) -> str:

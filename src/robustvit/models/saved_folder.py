@@ -14,8 +14,10 @@ from timm.models import is_model
 from robustvit.models.names import nearest
 from robustvit.weights import CheckpointError, read_weights
 
-__all__ = ["WEIGHT_FILES", "buildable", "check_saved_weights", "network_beside", "read_saved_config", "weights_in"]
+__all__ = ["LOCAL", "WEIGHT_FILES", "buildable", "check_saved_weights", "network_beside", "read_saved_config", "weights_in"]
 
+LOCAL = "local-dir:"
+"""What the name of a network begins with that is a folder."""
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin", "pytorch_model.pth", "model.pth")
 """What the weights are called, as timm looks for them."""
 _SECTIONS: dict[str, type] = {"model_args": dict, "pretrained_cfg": dict, "robustvit": dict, "label_names": list}

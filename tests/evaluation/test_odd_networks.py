@@ -77,3 +77,17 @@ def test_a_network_without_parameters_is_measured() -> None:
             return x.flatten(1)[:, :10]
 
     assert 0 <= rv.evaluate(Means(), "scenes-easy:4", "clean", size=(32, 32)).clean <= 1
+
+
+def test_an_output_that_is_a_view_of_a_parameter_is_taken() -> None:
+    class Constant(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.num_classes, self.answer = 10, nn.Parameter(torch.arange(10.0))
+            self.pretrained_cfg = {"input_size": (3, 64, 64)}
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.answer.expand(len(x), -1)
+
+    found = rv.evaluate(Constant(), "scenes-easy:4", "clean", output=None)
+    assert 0 <= found.models[0].summary["clean_accuracy"].value <= 1

@@ -323,7 +323,7 @@ def logits_of(model: nn.Module, task: Task, images: Tensor) -> Tensor:
     scale = torch.tensor(task.std, device=parameter.device)[:, None, None] * white
     shift = torch.tensor(task.mean, device=parameter.device)[:, None, None] * white
     x = ((images.to(parameter.device).float() - shift) / scale).to(parameter.dtype)
-    logits = class_logits(model(x), model, len(x)).float()
+    logits = class_logits(model(x), model, len(x)).detach().float()  # a view of a parameter wants gradients even here
     return logits if task.columns is None else logits[:, list(task.columns)]
 
 

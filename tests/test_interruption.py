@@ -115,23 +115,57 @@ with interruption.catching_signals(), interruption.finishing_steps(), write_whol
     assert [file.read_text() for file in tmp_path.iterdir()] == ["before"]
 
 
+WORKER = """
+import os, signal, subprocess, sys, time
+from robustvit import interruption
+
+def send(number, worker):
+    subprocess.run(["/bin/sh", "-c", f"kill -{int(number)} {worker}"], check=True)
+
+def wait_until_seen(number, worker):
+    is_pending = True
+    while is_pending:
+        pending = next(line for line in open(f"/proc/{worker}/status") if line.startswith("ShdPnd:")).split()[1]
+        is_pending = int(pending, 16) >> (number - 1) & 1
+        assert os.waitpid(worker, os.WNOHANG) == (0, 0)
+        time.sleep(0.01)
+
+end, (wait, start) = interruption.WorkersEnd(), os.pipe()
+with interruption.starting_workers():
+    worker = os.fork()
+    if not worker:
+        os.read(wait, 1)
+        interruption.leave_signals_to_parent(end)
+        time.sleep(30)
+        os._exit(0)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="tells by /proc which signals wait")
 def test_a_worker_is_ended_by_its_parent_only() -> None:
     script = """
-import os, signal, subprocess, sys, time
-from robustvit.interruption import leave_signals_to_parent, starting_workers
-with starting_workers():
-    worker = os.fork()
-if not worker:
-    leave_signals_to_parent()
-    time.sleep(60)
+os.write(start, b".")
 for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-    subprocess.run(["/bin/sh", "-c", f"kill -{int(number)} {worker}"], check=True)
-    time.sleep(0.1)
-assert os.waitpid(worker, os.WNOHANG) == (0, 0)
+    send(number, worker)
+wait_until_seen(signal.SIGTERM, worker)
 os.kill(worker, signal.SIGTERM)
 print(os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]))
 """
-    done = run(script)
+    done = run(WORKER + script)
+    assert (done.stdout, done.stderr) == ("143\n", "")
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="tells by /proc which signals wait")
+def test_a_worker_ends_although_the_signal_of_its_parent_was_lost_in_that_of_the_group() -> None:
+    script = """
+send(signal.SIGTERM, worker)
+os.kill(worker, signal.SIGTERM)  # while the first one waits
+os.write(start, b".")
+wait_until_seen(signal.SIGTERM, worker)
+end.tell()
+print(os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]))
+"""
+    done = run(WORKER + script)
     assert (done.stdout, done.stderr) == ("143\n", "")
 
 
@@ -142,8 +176,10 @@ from robustvit import interruption
 with interruption.catching_signals(), interruption.finishing_steps() as asked:
     interruption.end_with_torchrun()
     print("ready", flush=True)
-    while asked.received is None:
+    deadline = time.monotonic() + 60
+    while asked.received is None and time.monotonic() < deadline:
         time.sleep(0.05)
+assert asked.received is not None
 print("saved", flush=True)
 """
     launcher = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
@@ -151,8 +187,10 @@ print("saved", flush=True)
     line = [sys.executable, "-c", launcher, child]
     process = subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    process.kill()
-    assert process.stdout.read() == "saved\n"  # reads until the child has ended
-    process.wait()
-    process.stdout.close()
+    try:
+        assert process.stdout.readline() == "ready\n"
+        process.kill()
+        told, _ = process.communicate(timeout=60)  # reads until the child has ended
+    finally:
+        process.kill()
+    assert told == "saved\n"

@@ -43,7 +43,7 @@ def held_by_a_process(folder: Path, *arguments: str) -> Iterator[tuple[subproces
         yield process, worker
     finally:
         process.kill()
-        process.wait()
+        process.wait(timeout=60)
         process.stdout.close()
 
 
@@ -65,7 +65,7 @@ def test_the_second_process_is_told_who_has_the_folder(tmp_path: Path) -> None:
 def test_the_lock_of_a_killed_process_is_taken_over_although_its_worker_lives(tmp_path: Path) -> None:
     with held_by_a_process(tmp_path, "forks") as (process, worker):
         process.kill()
-        process.wait()
+        process.wait(timeout=60)
         assert (tmp_path / LOCK).exists()
         os.kill(worker, 0)  # it lives
         with locked(tmp_path):

@@ -12,13 +12,15 @@ stays ignored.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
 from types import FrameType
 from typing import Any, Literal
 
@@ -26,6 +28,7 @@ from robustvit.files import discard_unfinished
 
 __all__ = [
     "Interruption",
+    "WorkersEnd",
     "catching_signals",
     "check_interrupted",
     "end_with_torchrun",
@@ -39,8 +42,10 @@ __all__ = [
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 ONE_SIGNAL_SECONDS = 1.0
 """Signals within this time are one: `timeout` and some schedulers send theirs to a process and again to its group."""
-GRACE_SECONDS = 60.0
-"""How long a process whose partners are gone may take to save what it has."""
+LOOK_SECONDS = 1.0
+"""How often a worker looks whether it is to end."""
+GRACE_SECONDS = 600.0
+"""How long a process whose partners are gone may take to save what it has: on a busy machine, or to a slow disk."""
 Answer = Literal["leave", "raise", "note"]
 
 
@@ -182,20 +187,47 @@ def starting_workers() -> Iterator[None]:
         _caught.act()
 
 
-def leave_signals_to_parent() -> None:
-    """In a worker process: only its parent can end it, by SIGTERM or by its own end."""
+class WorkersEnd:
+    """How a process ends workers whatever happens to its SIGTERM.
+
+    Signals do not queue: one that is sent while that of the whole group still waits to be seen is lost with its sender.
+    A worker gets this object by a fork, or as an argument of its process.
+    """
+
+    def __init__(self) -> None:
+        self._told, self._tell = multiprocessing.Pipe(duplex=False)
+
+    def tell(self) -> None:
+        """Ends those workers that live still, within `LOOK_SECONDS`."""
+        with suppress(OSError):
+            self._tell.send_bytes(b".")  # which nobody takes out, so that all see it
+
+    @property
+    def is_told(self) -> bool:
+        return self._told.poll()
+
+    def __getstate__(self) -> Connection:
+        return self._told
+
+    def __setstate__(self, told: Connection) -> None:
+        self._told = told
+
+
+def leave_signals_to_parent(end: WorkersEnd) -> None:
+    """In a worker process: only its parent can end it, by SIGTERM, by its own end, or by `end`."""
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    wait: Callable[[set[int]], Any] | None = getattr(signal, "sigwaitinfo", None)
-    if wait is None:  # macOS: nobody can tell where a signal comes from
+    if not hasattr(signal, "sigtimedwait"):  # macOS: nobody can tell where a signal comes from
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         return
-    threading.Thread(target=_end_when_told, args=(wait, os.getppid()), daemon=True).start()
+    threading.Thread(target=_end_when_told, args=(end, os.getppid()), daemon=True).start()
 
 
-def _end_when_told(wait: Callable[[set[int]], Any], parent: int) -> None:
-    while wait({signal.SIGTERM}).si_pid != parent:
-        pass
+def _end_when_told(end: WorkersEnd, parent: int) -> None:
+    while not end.is_told:
+        seen = signal.sigtimedwait({signal.SIGTERM}, LOOK_SECONDS)
+        if seen is not None and seen.si_pid == parent:
+            break
     os._exit(128 + signal.SIGTERM)
 
 
@@ -232,4 +264,6 @@ def stop_this_process(reason: str) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(GRACE_SECONDS)
     discard_unfinished()
+    with suppress(OSError):
+        os.write(2, f"process {os.getpid()} has not stopped in {GRACE_SECONDS:.0f} s, and is ended\n".encode())
     os._exit(128 + signal.SIGTERM)

@@ -89,7 +89,12 @@ def test_under_torchrun_one_summary_is_printed(tmp_path: Path) -> None:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *COMMAND[1:]]
     options = ["--names", "contrast", "--severities", "1", "2", "--size", "32", "--workers", "1", "--json"]
     done = subprocess.run(
-        [*launcher, str(source), str(tmp_path / "out"), *options], env=ENVIRONMENT, capture_output=True, text=True, check=True
+        [*launcher, str(source), str(tmp_path / "out"), *options],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
     )
     printed = json.loads(done.stdout)
     assert (printed["processes"], printed["written"]) == (2, 4)
@@ -114,7 +119,8 @@ def test_a_run_that_was_stopped_goes_on(how: signal.Signals, code: int, tmp_path
         text=True,
         start_new_session=True,
     )
-    while not any(out.rglob("*.JPEG")) and process.poll() is None:
+    deadline = time.monotonic() + 120
+    while not any(out.rglob("*.JPEG")) and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
     if how is signal.SIGKILL:
         process.kill()

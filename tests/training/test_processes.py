@@ -33,7 +33,7 @@ def arguments(output: Path, changes: list[str], *, resume: bool = False) -> list
 def run(*arguments: object, **options: object) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     line = command(*arguments, **options)  # type: ignore[arg-type]
-    done = subprocess.run(line, env=environment, capture_output=True, text=True)
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
 
 
@@ -58,10 +58,11 @@ def test_a_run_killed_at_any_moment_and_resumed_is_bit_identical(tmp_path: Path)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command(tmp_path / "killed", changes), env=environment, stderr=subprocess.DEVNULL)
     metrics = tmp_path / "killed" / "metrics.jsonl"
-    while len(read_metrics(metrics)) < 5 and process.poll() is None:
+    deadline = time.monotonic() + 120
+    while len(read_metrics(metrics)) < 5 and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.wait(timeout=60)
     run_here(tmp_path / "killed", changes, resume=True)
     one, other = weights_of(tmp_path / "whole"), weights_of(tmp_path / "killed")
     assert all(torch.equal(one[name], other[name]) for name in one)
@@ -83,16 +84,17 @@ def test_a_signal_to_all_processes_ends_the_update_saves_and_says_how_to_go_on(
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     line = command(tmp_path / "run", ["schedule.epochs=500", "data.val=", f"data.workers={workers}"])
     process = subprocess.Popen(line, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    while len(read_metrics(tmp_path / "run" / "metrics.jsonl")) < 2 and process.poll() is None:
+    metrics, deadline = tmp_path / "run" / "metrics.jsonl", time.monotonic() + 120
+    while len(read_metrics(metrics)) < 2 and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
     os.killpg(process.pid, number)
-    _, told = process.communicate()
+    _, told = process.communicate(timeout=120)
     assert process.returncode == code
     assert told.startswith("stopped; ")
     assert "--resume" in told
     assert told.count("\n") == 1  # no traceback, of no process
     saved = list((tmp_path / "run" / "checkpoints").iterdir())
-    last = read_metrics(tmp_path / "run" / "metrics.jsonl")[-1]["update"]
+    last = read_metrics(metrics)[-1]["update"]
     assert f"checkpoint-{last:08d}.pt" in {file.name for file in saved}
     assert not list((tmp_path / "run").rglob(".*"))
 

@@ -26,7 +26,7 @@ from robustvit.data.pictures import UnreadablePictureError, read_picture
 from robustvit.data.protocols import Protocol
 from robustvit.data.source_records import SourceRecord
 from robustvit.files import explained
-from robustvit.interruption import leave_signals_to_parent, starting_workers
+from robustvit.interruption import WorkersEnd, leave_signals_to_parent, starting_workers
 from robustvit.picture_files import check_is_file
 
 __all__ = ["Copied", "Job", "Work", "results"]
@@ -79,14 +79,14 @@ def results(jobs: Iterator[Job], workers: int) -> Generator[tuple[Job, Copied], 
         yield from ((job, _copy(job)) for job in jobs)
         return
     context = multiprocessing.get_context("spawn")
-    stop = context.Event()
+    stop, end = context.Event(), WorkersEnd()
     waiting: deque[tuple[Job, Future[Copied] | None]] = deque()
 
     def first() -> tuple[Job, Copied]:
         job, future = waiting.popleft()
         return job, future.result() if future else Copied()
 
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker, initargs=(stop,)) as pool:
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker, initargs=(stop, end)) as pool:
         try:
             for job in jobs:
                 with starting_workers():  # the first jobs do
@@ -96,6 +96,7 @@ def results(jobs: Iterator[Job], workers: int) -> Generator[tuple[Job, Copied], 
             while waiting:
                 yield first()
         except BrokenProcessPool as error:
+            end.tell()  # the others; the pool waits for them
             raise RuntimeError(
                 "a process was ended from outside, perhaps for want of memory; run again with fewer --workers: files stay"
             ) from error
@@ -109,10 +110,10 @@ _stop: Any = None
 """In a worker: set when the run ends early."""
 
 
-def _begin_worker(stop: Any) -> None:
+def _begin_worker(stop: Any, end: WorkersEnd) -> None:
     global _stop
     _stop = stop
-    leave_signals_to_parent()
+    leave_signals_to_parent(end)
     torch.set_num_threads(1)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

@@ -8,6 +8,7 @@ What comes out is 8-bit and unmixed; `inputs.prepare` does the rest on the netwo
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import multiprocessing
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -22,7 +23,7 @@ from robustvit.cores import available_cores
 from robustvit.corruptions.randomness import keyed_seed
 from robustvit.data.pictures import UnreadablePictureError
 from robustvit.evaluation.prefetch import Prefetch
-from robustvit.interruption import leave_signals_to_parent, starting_workers
+from robustvit.interruption import WorkersEnd, leave_signals_to_parent, starting_workers
 from robustvit.training.augmentation import Augmentation, Pixels
 from robustvit.training.config import AugmentConfig, DataConfig
 from robustvit.training.inputs import Batch
@@ -188,13 +189,14 @@ def _from_thread(maker: ShardMaker, shards: Iterator[Shard]) -> Generator[Batch,
 
 def _from_workers(maker: ShardMaker, shards: Iterable[Shard], workers: int) -> Generator[Batch, None, None]:
     """Workers are forked where that is possible: they share the memory of pictures, and start at once."""
+    end = WorkersEnd()
     loader = DataLoader(
         maker,
         batch_size=None,
         sampler=shards,
         num_workers=workers,
         collate_fn=_as_it_is,
-        worker_init_fn=_start_worker,
+        worker_init_fn=functools.partial(_start_worker, end),
         multiprocessing_context="fork" if "fork" in multiprocessing.get_all_start_methods() else None,
         generator=torch.Generator(),  # else it would draw from the one that all share
     )
@@ -203,15 +205,18 @@ def _from_workers(maker: ShardMaker, shards: Iterable[Shard], workers: int) -> G
     try:
         yield from batches
     finally:
-        del batches, loader  # ends the workers
+        try:
+            del batches, loader  # ends the workers
+        finally:
+            end.tell()
 
 
 def _as_it_is(batch: Any) -> Any:
     return batch
 
 
-def _start_worker(_: int) -> None:
-    leave_signals_to_parent()
+def _start_worker(end: WorkersEnd, _: int) -> None:
+    leave_signals_to_parent(end)
     info = torch.utils.data.get_worker_info()
     if info is not None and isinstance(info.dataset, ShardMaker):
         info.dataset.pictures.reopen_files()

@@ -392,18 +392,47 @@ def test_large_pictures_are_shown_as_maps_of_bounded_size() -> None:
     assert arrays["clean/query 11"].sum() == pytest.approx(1, abs=0.05)
 
 
+def known_from(first: int, count: int, networks: dict[str, Any]) -> tuple[ArrayPictures, list[str]]:
+    """Pictures of which the networks know none before `first`, with the ids of those that all of them know."""
+    images, _ = Scenes("test", count, 32, hints=Hints(0.9, 0.9)).tensors()
+    with torch.no_grad():
+        answers = torch.stack([PixelNetwork(one.eval())(images.float() / 255).argmax(1) for one in networks.values()])
+    labels = answers[0].clone()
+    labels[:first] = (labels[:first] + 1) % 10  # which the first network does not answer
+    known = (answers == labels).all(0)
+    pictures = ArrayPictures(images.permute(0, 2, 3, 1).numpy(), labels.numpy(), "scenes")
+    return pictures, [str(i) for i in known.nonzero()[:, 0].tolist()]
+
+
 def test_figures_show_pictures_that_all_networks_know() -> None:
     networks = {name: rv.create_model(name, pretrained=True) for name in ("vit_nano", "vit_pico")}
-    options = AnalysisOptions(shown=2)
-    found = analyze(networks, "scenes-easy:12", ["attention", "patch-corruption"], replace(options, fit_steps=1))
+    pictures, known = known_from(3, 12, networks)
+    assert known[0] >= "3"
+    found = analyze(networks, pictures, ["attention", "clusters"], AnalysisOptions(shown=2, layers=(0,)))
     assert found.about["pictures"]["figures"] == "Figures show pictures that all networks answer rightly."
-    shown = int(found.findings["attention"]["vit_nano"].numbers["picture"])
-    pictures = rv.evaluate(networks, "scenes-easy:12", "clean", predictions=True).predictions
-    known = [all(table.answers[0, i] == table.labels[i] for table in pictures) for i in range(12)]
-    assert shown == known.index(True)
-    assert known.index(True) != 0 or not all(known)
-    second = analyze(networks, "scenes-easy:12", ["attention"], AnalysisOptions(picture=1))
+    for name in networks:
+        assert found.findings["attention"][name].numbers["picture"] == known[0]
+        for place in range(2):
+            shown = found.findings["clusters"][name].arrays[f"{place}/clean/picture"]
+            assert (shown == pictures.images[int(known[place])]).all()
+    second = analyze(networks, pictures, ["attention"], AnalysisOptions(picture=1))
     assert second.findings["attention"]["vit_nano"].numbers["picture"] == "1"  # as given, known or not
+
+
+def test_numbers_do_not_depend_on_which_pictures_figures_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    networks = {"vit": network("vit_nano")}
+    pictures, known = known_from(17, 20, networks)  # the numbers of token labels are of the first 16
+    what, options = ["clusters", "token-labels", "patch-corruption"], replace(QUICK, layers=(0,), fit_steps=1)
+    found = analyze(networks, pictures, what, options)
+    monkeypatch.setattr("robustvit.analysis.analyze.show_known", lambda *_: "")
+    first_ones = analyze(networks, pictures, what, options)
+    for name in what:
+        assert found.findings[name]["vit"].numbers == first_ones.findings[name]["vit"].numbers
+    for name in what[1:]:
+        for one, ids in ((found, known), (first_ones, ["0", "1"])):
+            shown = one.findings[name]["vit"].arrays["pictures"]
+            assert (shown == pictures.images[[int(i) for i in ids[:2]]]).all()
+    np.testing.assert_array_equal(*(one.findings["token-labels"]["vit"].arrays["confidences"] for one in (found, first_ones)))
 
 
 def test_it_is_said_why_figures_show_what_the_network_does_not_know(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from torch import nn
 from robustvit.analysis.attention_maps import block_positions
 from robustvit.analysis.cost import estimated_seconds
 from robustvit.analysis.finding import Finding
-from robustvit.analysis.known_pictures import show_known_first
+from robustvit.analysis.known_pictures import show_known
 from robustvit.analysis.options import AnalysisOptions
 from robustvit.analysis.patch_corruption import chosen_patches
 from robustvit.analysis.result import Analysis
@@ -110,7 +110,7 @@ def analyze(
             left_out = _with_left_out(left_out, subject, chosen, is_asked="all" not in what)
             _check_subject(subject, [name for name in chosen if subject.name not in left_out.get(name, {})])
     showing = [what for what in chosen if what in SHOWING and len(left_out.get(what, {})) < len(subjects)]
-    figures = show_known_first(subjects, settings.shown) if showing else ""
+    figures = show_known(subjects) if showing else ""
     if output is None:
         _tell_cost(estimated, subjects, chosen, left_out)
         return _analysis(subjects, settings, left_out, _run(subjects, chosen, left_out, None, report), "", figures)
@@ -303,7 +303,7 @@ def _fingerprint(subjects: Mapping[str, Subject], chosen: Sequence[str], options
         networks.add(name, normalisation_of(subject.network))
         networks.add_network(subject.network)
         how.add(subject.protocol, subject.targets)
-        add_pictures(pictures, subject.given or subject.pictures)  # their order follows from the networks
+        add_pictures(pictures, subject.pictures)
     return fingerprint({**VERSION, "networks": networks, "pictures": pictures, "settings": how})
 
 

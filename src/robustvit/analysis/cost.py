@@ -59,7 +59,7 @@ def _smaller(subject: Subject, size: int) -> Subject:
     is_fitted = subject.options.corruption_model is None
     options = replace(subject.options, masks=size, fit_steps=size if is_fitted else None, picture=None, shown=1)
     pictures = SomePictures(subject.pictures, range(min(size, len(subject.pictures))))
-    return replace(subject, pictures=pictures, options=options, progress=None, skipped={}, enlarged=set(), given=None)
+    return replace(subject, pictures=pictures, options=options, progress=None, skipped={}, enlarged=set(), shown=None)
 
 
 def picture_passes(what: str, options: AnalysisOptions, pictures: int) -> int:

@@ -1,70 +1,45 @@
-"""Figures show pictures that the networks know: those that all of them answer rightly come first."""
+"""Figures show pictures that the networks know: those that all of them answer rightly. Numbers are of all pictures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from robustvit.analysis.subject import Subject
-from robustvit.data.pictures import Picture
 from robustvit.methods.probing import evaluation_mode
 
-__all__ = ["ReorderedPictures", "show_known_first"]
+__all__ = ["show_known"]
 
 LOOKED_AT = 256
 """Pictures among which known ones are looked for."""
 
 
-class ReorderedPictures:
-    """A set of pictures in another order.
+def show_known(subjects: Mapping[str, Subject]) -> str:
+    """Chooses pictures for figures that all networks answer rightly, and says what figures show or why they cannot.
 
     Args:
-        pictures: a set with `at`.
-        order: positions in it.
-    """
-
-    def __init__(self, pictures: Any, order: list[int]) -> None:
-        self.pictures, self.name, self.classes, self.order = pictures, pictures.name, pictures.classes, order
-
-    def __len__(self) -> int:
-        return len(self.order)
-
-    def __iter__(self) -> Iterator[Picture]:
-        yield from map(self.at, range(len(self)))
-
-    def at(self, i: int) -> Picture:
-        return self.pictures.at(self.order[i])
-
-
-def show_known_first(subjects: Mapping[str, Subject], shown: int) -> str:
-    """Lets the pictures that all networks answer rightly come first, and says what the figures show or why they cannot.
-
-    Args:
-        subjects: networks, each with the same pictures; their order is changed.
-        shown: how many pictures figures show.
+        subjects: networks, each with the same pictures; `Subject.shown` is set.
     """
     labelled = [subject for subject in subjects.values() if subject.targets is not None]
     if not labelled:
         return "The pictures have no labels that fit the networks, so that nobody can tell which of them the networks know."
-    if not all(hasattr(subject.pictures, "at") for subject in subjects.values()):
-        return "The pictures come one after the other: figures show the first ones, whether the networks know them or not."
-    known = set.intersection(*(_known(subject) for subject in labelled))
+    shown = labelled[0].options.shown
+    answers = [_answers(subject, max(LOOKED_AT, shown)) for subject in labelled]
+    read = [name for name in answers[0] if all(name in one for one in answers)]
+    known = {name for name in read if all(one[name] for one in answers)}
+    order = sorted(read, key=lambda name: name not in known)  # stable: otherwise as given
     for subject in subjects.values():
-        ids = [subject.pictures.at(i).id for i in range(len(subject.pictures))]  # type: ignore[attr-defined]
-        order = sorted(range(len(ids)), key=lambda i, ids=ids: ids[i] not in known)  # type: ignore[misc]
-        subject.given, subject.pictures = subject.pictures, ReorderedPictures(subject.pictures, order)
-    looked = min(LOOKED_AT, len(labelled[0].pictures))
+        subject.shown = tuple(order[:shown])
     who = "the network answers" if len(labelled) == 1 else "all networks answer"
     if len(known) >= shown:
         return f"Figures show pictures that {who} rightly."
-    return f"Of {looked} pictures, {who} only {len(known)} rightly: figures show these first, then others."
+    return f"Of {len(order)} pictures, {who} only {len(known)} rightly: figures show these first, then others."
 
 
-def _known(subject: Subject) -> set[str]:
-    """Ids of the pictures that the network answers rightly, among the first `LOOKED_AT`."""
-    known: set[str] = set()
+def _answers(subject: Subject, most: int) -> dict[str, bool]:
+    """Id -> whether the network answers it rightly, of the first `most` pictures that can be read."""
+    found: dict[str, bool] = {}
     with evaluation_mode(subject.network):
-        for batch in subject.batches(LOOKED_AT):
+        for batch in subject.batches(most):
             answers = subject.pixel_network(subject.unit(batch.pixels)).argmax(1)
-            known |= {name for name, is_right in zip(batch.ids, (answers == batch.labels).tolist(), strict=True) if is_right}
-    return known
+            found |= dict(zip(batch.ids, (answers == batch.labels).tolist(), strict=True))
+    return found

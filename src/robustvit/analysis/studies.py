@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ from robustvit.analysis.bottleneck import group_points
 from robustvit.analysis.eigenvalues import eigenvalue_counts
 from robustvit.analysis.finding import Finding
 from robustvit.analysis.full_augmentation import fully_augmented
-from robustvit.analysis.subject import Subject
+from robustvit.analysis.subject import Batch, Subject
 from robustvit.attacks.attack import FIT_BATCH, FIT_REMEDY
 from robustvit.attacks.named_attacks import AdversarialPatches
 from robustvit.attacks.patches import PatchSettings
@@ -153,6 +153,7 @@ def _clusters(subject: Subject) -> Finding:
     positions = maps_of.block_positions(options.layers or (_second_last(subject),), count)
     arrays: dict[str, np.ndarray] = {}
     agreements: dict[int, list[float]] = {layer: [] for layer in positions}
+    places = {name: place for place, name in enumerate(subject.shown_ids())}
     seen = 0
     for batch in subject.batches():
         spoiled = subject.spoiled(batch)
@@ -161,10 +162,11 @@ def _clusters(subject: Subject) -> Finding:
             groups = (clusters.clusters_in(blocks[layer], options.clusters, seed=options.seed) for blocks in (clean, other))
             for i, (a, b) in enumerate(zip(*groups, strict=True)):
                 agreements[layer].append(clusters.agreement(a, b))
-                if seen + i < options.shown:
-                    arrays[f"{seen + i}/clean/{layer}"] = a.labels
-                    arrays[f"{seen + i}/spoiled/{layer}"] = clusters.matched(a, b).labels
-        arrays |= _pictures_of(batch.pixels, spoiled, seen, options.shown)
+                if (place := places.get(batch.ids[i])) is not None:
+                    arrays[f"{place}/clean/{layer}"] = a.labels
+                    arrays[f"{place}/spoiled/{layer}"] = clusters.matched(a, b).labels
+        for i, place in _found(places, batch):
+            arrays |= {f"{place}/clean/picture": _picture(batch.pixels[i]), f"{place}/spoiled/picture": _picture(spoiled[i])}
         seen += len(batch.ids)
     numbers: dict[str, Any] = {"layers": list(positions), "pictures": seen}
     numbers["adjusted_rand_index"] = [float(np.mean(agreements[layer])) for layer in positions]
@@ -179,9 +181,34 @@ def _second_last(subject: Subject) -> int:
 
 
 def _token_labels(subject: Subject) -> Finding:
+    options = subject.options
+    first = list(subject.batches(max(options.shown, CONFIDENCES_OF)))
+    whole = _labelled(subject, first)
+    confidences = whole["confidences"][:CONFIDENCES_OF].ravel()
+    numbers = {
+        "foreground_share": float(whole["foreground"].mean()),
+        "augmented_foreground_share": float(whole["augmented_foreground"].mean()),
+        "mean_confidence": float(confidences.mean()),
+        "pictures": len(whole["pictures"]),
+        "sure": options.sure,
+        "truth": subject.truth,
+        "without_cutmix": len(whole["pictures"]) < 2,
+    }
+    ids = [name for batch in first for name in batch.ids]
+    chosen = subject.shown_ids()
+    if not set(chosen) <= set(ids):  # the others are there as partners of CutMix
+        ids = [*chosen, *(name for name in ids if name not in chosen)]
+        batches = (ids[i : i + options.batch_size] for i in range(0, len(ids), options.batch_size))
+        whole = _labelled(subject, [subject.named(batch) for batch in batches])
+    rows = [ids.index(name) for name in chosen]
+    shown = {name: value[rows] for name, value in whole.items() if name != "confidences"}
+    return Finding(labels_of.DEFINITION, numbers, {**shown, "confidences": confidences})
+
+
+def _labelled(subject: Subject, batches: Sequence[Batch]) -> dict[str, np.ndarray]:
+    """Maps and pictures of all batches, among which the partners of CutMix are chosen."""
     options, model = subject.options, subject.pixel_network
     parts: dict[str, list[np.ndarray]] = {}
-    batches = list(subject.batches(max(options.shown, CONFIDENCES_OF)))  # partners of CutMix are chosen among all of them
     everything = torch.cat([batch.pixels for batch in batches])
     augmentations = fully_augmented(model, everything, [i for batch in batches for i in batch.ids], options.seed)
     for batch, broken in zip(batches, augmentations.split([len(batch.ids) for batch in batches]), strict=True):
@@ -194,19 +221,7 @@ def _token_labels(subject: Subject) -> Finding:
         arrays |= {"pictures": _pictures(batch.pixels), "augmented_pictures": _pictures(_to_8_bits(broken))}
         for name, value in arrays.items():
             parts.setdefault(name, []).append(value)
-    whole = {name: np.concatenate(values) for name, values in parts.items()}
-    confidences = whole.pop("confidences")[:CONFIDENCES_OF].ravel()
-    numbers = {
-        "foreground_share": float(whole["foreground"].mean()),
-        "augmented_foreground_share": float(whole["augmented_foreground"].mean()),
-        "mean_confidence": float(confidences.mean()),
-        "pictures": len(whole["pictures"]),
-        "sure": options.sure,
-        "truth": subject.truth,
-        "without_cutmix": len(everything) < 2,
-    }
-    shown = {name: value[: options.shown] for name, value in whole.items()}
-    return Finding(labels_of.DEFINITION, numbers, {**shown, "confidences": confidences})
+    return {name: np.concatenate(values) for name, values in parts.items()}
 
 
 def _patch_corruption(subject: Subject) -> Finding:
@@ -214,23 +229,21 @@ def _patch_corruption(subject: Subject) -> Finding:
     attack = _attack(subject)
     assert attack.scorer is not None
     confidences: dict[str, list[Tensor]] = {name: [] for name in ("clean", "spoiled", "by_chance")}
-    shown: dict[str, list[np.ndarray]] = {"pictures": [], "chosen": []}
-    seen = 0
+    places = {name: place for place, name in enumerate(subject.shown_ids())}
+    shown: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for batch in subject.batches():
         pixels = subject.unit(batch.pixels)
         how: dict[str, Any] = dict(seed=options.seed, sample_ids=batch.ids)
         effect = patch_effects.patch_effect(model, pixels, batch.labels, attack.scorer, attack.settings, **how)
         for name, values in confidences.items():
             values.append(getattr(effect, name))
-        count = max(0, options.shown - seen)
-        shown["pictures"].append(_pictures(batch.pixels[:count]))
-        shown["chosen"].append(_pictures(_to_8_bits(effect.chosen[:count])))
-        seen += len(batch.ids)
+        for i, place in _found(places, batch):
+            shown[place] = (_picture(batch.pixels[i]), _picture(_to_8_bits(effect.chosen[i])))
     whole = {name: torch.cat(values) for name, values in confidences.items()}
     numbers: dict[str, Any] = {f"mean_confidence_{name}": float(value.mean()) for name, value in whole.items()}
     numbers |= {"rho": options.rho, "truth": subject.truth, "corruption_network": attack.describe()["corruption_network"]}
     numbers |= {"fit_steps": attack.fit_steps} if options.corruption_model is None else {}
-    arrays = {name: np.concatenate(values) for name, values in shown.items()}
+    arrays = {name: np.stack([shown[place][k] for place in sorted(shown)]) for k, name in enumerate(("pictures", "chosen"))}
     return Finding(patch_effects.DEFINITION, numbers, {**arrays, **{name: value.numpy() for name, value in whole.items()}})
 
 
@@ -302,12 +315,6 @@ def _pictures(pixels: Tensor) -> np.ndarray:
     return pixels.permute(0, 2, 3, 1).cpu().numpy()
 
 
-def _pictures_of(clean: Tensor, spoiled: Tensor, seen: int, shown: int) -> dict[str, np.ndarray]:
-    """The pictures that are still to be shown, by their number."""
-    count = max(0, min(len(clean), shown - seen))
-    pairs = zip(clean[:count], spoiled[:count], strict=True)
-    return {
-        f"{seen + i}/{state}/picture": _picture(pixels)
-        for i, (a, b) in enumerate(pairs)
-        for state, pixels in (("clean", a), ("spoiled", b))
-    }
+def _found(places: Mapping[str, int], batch: Batch) -> list[tuple[int, int]]:
+    """(place in the batch, place in the figure) of the pictures of a batch that figures show."""
+    return [(i, places[name]) for i, name in enumerate(batch.ids) if name in places]

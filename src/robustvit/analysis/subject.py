@@ -67,7 +67,7 @@ class Subject:
         skipped: id -> why it could not be read.
         enlarged: ids of pictures that are lower or narrower than the input.
         kept: id -> decoded picture, of the first ones, so that a second look costs nothing.
-        given: the pictures in the order in which they were given, if that is another one.
+        shown: ids of the pictures that figures show; None for the first ones.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Subject:
     skipped: dict[str, str] = field(default_factory=dict)
     enlarged: set[str] = field(default_factory=set)
     kept: dict[str, Tensor] = field(default_factory=dict)
-    given: PictureSet | None = None
+    shown: tuple[str, ...] | None = None
 
     @property
     def truth(self) -> str:
@@ -148,16 +148,34 @@ class Subject:
             self.progress(done, total)
 
     def only(self, position: int | None = None) -> Batch:
-        """One picture as a batch: the first one, or that at this position among those given that can be read."""
-        pictures = self.pictures if position is None or self.given is None else self.given
+        """One picture as a batch: the first one that figures show, or that at this position among those that can be read."""
+        if position is None and self.shown:
+            return self.named(self.shown[:1])
         position = position or 0
-        group = list(islice(self._readable(pictures), position, position + 1))
+        group = list(islice(self._readable(), position, position + 1))
         if not group:
             raise ValueError(
                 f"picture={position}: there are only {len(self.pictures) - len(self.skipped)} pictures that can be read; the "
                 f"first one is 0{self._example_of_skipped()}"
             )
         return self._batch(group)
+
+    def named(self, ids: Sequence[str]) -> Batch:
+        """The pictures with these ids as a batch, in this order."""
+        found: dict[str, tuple[Picture, Tensor]] = {}
+        wanted = set(ids)
+        for picture in self.pictures:
+            if len(found) == len(wanted):
+                break
+            if picture.id in wanted and (pair := self._read(picture)) is not None:
+                found[picture.id] = pair
+        return self._batch([found[name] for name in ids])
+
+    def shown_ids(self) -> tuple[str, ...]:
+        """Of the pictures that figures show: as chosen, or the first ones that can be read."""
+        if self.shown is None:
+            self.shown = tuple(picture.id for picture, _ in islice(self._readable(), self.options.shown))
+        return self.shown
 
     def clean(self) -> Iterator[Tensor]:
         """Normalised [B, 3, H, W]."""
@@ -200,8 +218,8 @@ class Subject:
                 "nothing can be found out about it; are these the weights that you mean?"
             )
 
-    def _readable(self, pictures: PictureSet | None = None) -> Iterator[tuple[Picture, Tensor]]:
-        return (pair for picture in (pictures or self.pictures) if (pair := self._read(picture)) is not None)
+    def _readable(self) -> Iterator[tuple[Picture, Tensor]]:
+        return (pair for picture in self.pictures if (pair := self._read(picture)) is not None)
 
     def _batch(self, group: list[tuple[Picture, Tensor]]) -> Batch:
         pixels = torch.stack([pixels for _, pixels in group])

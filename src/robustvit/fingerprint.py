@@ -20,13 +20,17 @@ import numpy as np
 import torch
 from torch import nn
 
-__all__ = ["VERSION", "Digest", "changed_parts", "fingerprint", "parts_of"]
+__all__ = ["VERSION", "Digest", "changed_parts", "fingerprint", "is_same", "numbers_part", "parts_of"]
 
 VERSION: Mapping[str, str] = {"version of robustvit": version("robustvit")}
 """The part of those fingerprints that do not outlive this version."""
 
+TOLERANCE = 5e-3
+"""Of numbers in a fingerprint, as a share of the largest of them: well above what threads and processors make of last bits."""
 _CHUNK = 4096
 """Files whose sizes and times are asked for at once."""
+_NUMBERS = "~"
+"""Begins a part that holds numbers."""
 _ASKING = 8
 """Threads that do so: over a network, a file takes a round trip."""
 
@@ -45,8 +49,37 @@ def parts_of(text: str) -> dict[str, str]:
 def changed_parts(then: str, now: str) -> str:
     """Which parts of two fingerprints differ, in words; of one that cannot be understood, all."""
     before, after = parts_of(then), parts_of(now)
-    changed = [name for name in after if before.get(name) != after[name]]
+    changed = [name for name in after if not _is_same_part(before.get(name, ""), after[name])] or ["parts"]
+    changed = [name for name in changed if not after.get(name, "").startswith(_NUMBERS)] or changed  # these follow from others
     return changed[0] if len(changed) == 1 else f"{', '.join(changed[:-1])} and {changed[-1]}"
+
+
+def is_same(then: str, now: str) -> bool:
+    """Whether two fingerprints are of the same run: all parts are equal, numbers among them nearly."""
+    before, after = parts_of(then), parts_of(now)
+    return then == now or (list(before) == list(after) and all(_is_same_part(before[name], after[name]) for name in after))
+
+
+def numbers_part(groups: Sequence[Sequence[float]]) -> str:
+    """Groups of numbers as a part of a fingerprint."""
+    return _NUMBERS + "/".join(";".join(f"{value:.6g}" for value in group) for group in groups)
+
+
+def _is_same_part(then: str, now: str) -> bool:
+    if then == now or not (then.startswith(_NUMBERS) and now.startswith(_NUMBERS)):
+        return then == now
+    try:
+        groups = [[np.array(group.split(";"), float) for group in part[len(_NUMBERS) :].split("/")] for part in (then, now)]
+    except ValueError:
+        return False
+    return len(groups[0]) == len(groups[1]) and all(_is_near(a, b) for a, b in zip(*groups, strict=True))
+
+
+def _is_near(a: np.ndarray, b: np.ndarray) -> bool:
+    if a.shape != b.shape:
+        return False
+    largest = max((abs(float(value)) for value in (*a, *b) if np.isfinite(value)), default=0.0)
+    return bool(np.isclose(a, b, rtol=0, atol=TOLERANCE * largest, equal_nan=True).all())
 
 
 class Digest:

@@ -14,7 +14,7 @@ import robustvit as rv
 from robustvit.analysis.analyze import analyze
 from robustvit.analysis.options import AnalysisOptions
 from robustvit.analysis.result import Analysis
-from robustvit.evaluation.unfinished import FinishedRunError, UnfinishedRunError
+from robustvit.evaluation.unfinished import FinishedRunError, ForeignFileError, UnfinishedRunError
 
 WHAT = ["head-diversity", "bottleneck"]
 
@@ -91,7 +91,9 @@ def test_another_analysis_is_refused_and_the_one_that_is_there_stays(networks: A
 
 
 @pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize(("name", "content"), [("analysis.json", b"[]"), ("arrays.npz", b"PK"), ("arrays.npz", None)])
+@pytest.mark.parametrize(
+    ("name", "content"), [("analysis.json", b'{"created": '), ("arrays.npz", b"PK"), ("arrays.npz", None)]
+)
 def test_a_damaged_analysis_is_named_and_made_again(
     name: str, content: bytes | None, networks: Any, pictures: Path, tmp_path: Path
 ) -> None:
@@ -101,6 +103,28 @@ def test_a_damaged_analysis_is_named_and_made_again(
     with pytest.warns(UserWarning, match=f"{name} is not used, and made again"):
         analyze(networks, pictures, ["bottleneck"], output=out, resume=True)
     assert Analysis.load(out).to_json()["analyses"] == first.to_json()["analyses"]
+    assert content is None or (out / f"{name}.damaged").read_bytes() == content
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("content", ["[]", '{"my": "numbers"}'])
+def test_json_that_is_somebody_elses_is_not_replaced(content: str, networks: Any, pictures: Path, tmp_path: Path) -> None:
+    (tmp_path / "analysis.json").write_text(content)
+    with pytest.raises(ForeignFileError, match=r"analysis\.json"):
+        analyze(networks, pictures, ["bottleneck"], output=tmp_path, resume=True)
+    assert (tmp_path / "analysis.json").read_text() == content
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_network_that_computes_something_else_with_the_same_weights_is_noticed(
+    networks: Any, pictures: Path, tmp_path: Path
+) -> None:
+    analyze(networks, pictures, ["bottleneck"], output=tmp_path / "out")
+    other = rv.create_model("vit_nano", pretrained=True)
+    other.blocks[0].attn.scale *= 5
+    other.blocks[1].register_forward_hook(lambda module, given, result: 2 * result)
+    with pytest.raises(FinishedRunError, match="other network outputs"):
+        analyze({"vit_nano": other}, pictures, ["bottleneck"], output=tmp_path / "out", resume=True)
 
 
 @pytest.mark.usefixtures("undrawn")

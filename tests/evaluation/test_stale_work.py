@@ -13,6 +13,7 @@ import pytest
 import torch
 from grey_network import ByGrey, save_classes
 from PIL import Image
+from timm.models import save_for_hf
 from torch import nn
 from torch.utils.data import Subset, TensorDataset
 
@@ -21,13 +22,14 @@ from robustvit.cli import main
 from robustvit.data.picture_digest import add_dataset
 from robustvit.data.pictures import ArrayPictures
 from robustvit.evaluation.evaluate import FinishedRunError, UnfinishedRunError
-from robustvit.fingerprint import Digest
+from robustvit.evaluation.unfinished import ForeignFileError
+from robustvit.fingerprint import Digest, changed_parts, fingerprint, is_same, numbers_part
 
 GREYS = {f"c{k}": k for k in range(10)}
 
 
 class Always(nn.Module):
-    """Answers every picture with one class; `calls` counts batches (not the zeros of a trial), and it stops after `most`."""
+    """Answers every picture with one class; `calls` counts batches (not trials of one), and it stops after `most`."""
 
     num_classes = 10
     pretrained_cfg = ByGrey().pretrained_cfg
@@ -38,7 +40,7 @@ class Always(nn.Module):
         self.calls, self.most = 0, most
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.calls += bool(x.any())
+        self.calls += len(x) > 1
         if self.calls > self.most:
             raise KeyboardInterrupt
         return self.weight * torch.ones(len(x), 1)
@@ -236,13 +238,131 @@ def test_a_damaged_record_of_an_unfinished_run_is_named_and_written_again(
     assert answers(results) == [("clean", 0.1)]
 
 
-@pytest.mark.parametrize("text", ["[]", "", "{}", "7", '{"models": 3}', "[" * 100_000])
-def test_damaged_results_are_named_and_made_again(text: str, pictures: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["", '{"models": [', "\x00", "[" * 100_000])
+def test_damaged_results_are_named_kept_aside_and_made_again(text: str, pictures: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
+    for name in ("results.json.damaged", "results.json.damaged-3"):
+        (tmp_path / "out" / name).write_text("an earlier one")
     (tmp_path / "out" / "results.json").write_text(text)
     with pytest.warns(UserWarning, match="results.json is not used"):
         results = quick(ByGrey(), pictures, tmp_path / "out", resume=True)
     assert rv.Results.load(tmp_path / "out").created == results.created
+    assert (tmp_path / "out" / "results.json.damaged-2").read_text() == text
+    assert (tmp_path / "out" / "results.json.damaged").read_text() == "an earlier one"
+
+
+def test_results_of_this_run_that_lack_a_part_are_made_again(pictures: Path, tmp_path: Path) -> None:
+    quick(ByGrey(), pictures, tmp_path / "out")
+    path = tmp_path / "out" / "results.json"
+    stored = json.loads(path.read_text())
+    del stored["models"]
+    path.write_text(json.dumps(stored))
+    with pytest.warns(UserWarning, match="results.json is not used"):
+        results = quick(ByGrey(), pictures, tmp_path / "out", resume=True)
+    assert answers(results) == [("clean", 1.0)]
+    assert "models" not in json.loads((tmp_path / "out" / "results.json.damaged").read_text())
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", "7", '{"my": "numbers"}', '{"models": 3}'])
+@pytest.mark.parametrize("resume", [False, True])
+def test_json_that_is_somebody_elses_is_not_replaced(text: str, resume: bool, pictures: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "results.json").write_text(text)
+    with pytest.raises(ForeignFileError, match=r"results\.json.*--output"):
+        quick(ByGrey(), pictures, tmp_path / "out", resume=resume)
+    assert [(path.name, path.read_text()) for path in (tmp_path / "out").iterdir()] == [("results.json", text)]
+
+
+def test_results_of_an_earlier_version_are_not_replaced(pictures: Path, tmp_path: Path) -> None:
+    quick(ByGrey(), pictures, tmp_path / "out")
+    path = tmp_path / "out" / "results.json"
+    stored = json.loads(path.read_text())
+    del stored["fingerprint"]
+    path.write_text(json.dumps(stored))
+    with pytest.raises(ForeignFileError):
+        quick(ByGrey(), pictures, tmp_path / "out", resume=True)
+    assert json.loads(path.read_text()) == stored
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("name", ["thesis.txt", "model-0/thesis.txt", "run.json", "drafts/batch-000000.npz"])
+def test_a_folder_called_unfinished_that_is_somebody_elses_is_left_alone(
+    name: str, resume: bool, pictures: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    own = out / "unfinished" / name
+    own.parent.mkdir(parents=True)
+    own.write_text('{"title": "mine"}')
+    if name == "run.json":
+        (out / "unfinished" / "thesis.txt").write_text("mine")
+    with pytest.raises(ForeignFileError, match="unfinished"):
+        quick(ByGrey(), pictures, out, resume=resume)
+    assert own.read_text() == '{"title": "mine"}'
+
+
+def test_a_finished_run_leaves_somebody_elses_folder_alone_too(pictures: Path, tmp_path: Path) -> None:
+    quick(ByGrey(), pictures, tmp_path / "out")
+    (tmp_path / "out" / "unfinished").mkdir()
+    (tmp_path / "out" / "unfinished" / "thesis.txt").write_text("mine")
+    assert answers(quick(ByGrey(), pictures, tmp_path / "out", resume=True)) == [("clean", 1.0)]
+    assert (tmp_path / "out" / "unfinished" / "thesis.txt").read_text() == "mine"
+
+
+class Scaled(ByGrey):
+    """What it computes depends on a plain number and on a buffer that no state dict has."""
+
+    def __init__(self, factor: float, shift: float = 0.0) -> None:
+        super().__init__()
+        self.factor = factor
+        self.register_buffer("shift", torch.tensor(shift), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x * self.factor + self.shift)
+
+
+@pytest.mark.parametrize("other", [Scaled(0.5), Scaled(1.0, 0.3)])
+def test_networks_with_the_same_weights_that_compute_something_else_are_told_apart(
+    other: nn.Module, pictures: Path, tmp_path: Path
+) -> None:
+    quick(Scaled(1.0), pictures, tmp_path / "out")
+    with pytest.raises(FinishedRunError, match="other network outputs"):
+        quick(other, pictures, tmp_path / "out", resume=True)
+
+
+def test_another_number_of_heads_in_config_json_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "net"
+    network = rv.create_model("vit_pico", pretrained=True)
+    save_for_hf(network, folder, model_config={"num_classes": 10})
+    arguments = [
+        "eval",
+        f"local-dir:{folder}",
+        "--data",
+        "scenes-easy:4",
+        "--suite",
+        "clean",
+        "--output",
+        str(tmp_path / "out"),
+    ]
+    assert main(arguments) == 0
+    config = json.loads((folder / "config.json").read_text())
+    assert main([*arguments, "--resume"]) == 0
+    (folder / "config.json").write_text(json.dumps({**config, "model_args": {**config.get("model_args", {}), "num_heads": 1}}))
+    capsys.readouterr()
+    assert main([*arguments, "--resume"]) == 2
+    assert "other network outputs" in capsys.readouterr().err
+
+
+def test_fingerprints_allow_for_last_bits_of_outputs() -> None:
+    def with_outputs(*groups: list[float]) -> str:
+        return fingerprint({"networks": "a1", "network outputs": numbers_part(groups), "pictures": "b2"})
+
+    first = with_outputs([1.0, -20.0, float("nan")], [0.001, 0.002])
+    assert is_same(first, with_outputs([1.00001, -20.0001, float("nan")], [0.001, 0.0020000001]))
+    for other in ([[1.0, -20.0, 3.0], [0.001, 0.002]], [[1.0, -20.0, float("nan")], [0.001, 0.0021]], [[1.0]]):
+        assert not is_same(first, with_outputs(*other))
+        assert changed_parts(first, with_outputs(*other)) == "network outputs"
+    assert not is_same(first, first.replace("b2", "b3"))
+    assert not is_same(first, "")
 
 
 def test_results_with_fields_that_nobody_knows_here_are_not_replaced(pictures: Path, tmp_path: Path) -> None:

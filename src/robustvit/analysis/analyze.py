@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import platform
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -26,11 +24,13 @@ from robustvit.analysis.studies import STUDIES
 from robustvit.analysis.subject import Subject, make_subject
 from robustvit.block_outputs import blocks_of
 from robustvit.corruptions.parameters import SMALLEST
+from robustvit.damage import set_aside
 from robustvit.data.picture_digest import add_pictures
 from robustvit.data.protocols import normalisation_of
+from robustvit.evaluation.network_outputs import outputs_part
 from robustvit.evaluation.processes import Processes
 from robustvit.evaluation.stored_work import StoredWork
-from robustvit.evaluation.unfinished import begin_work, check_owner, end_work, title_of
+from robustvit.evaluation.unfinished import begin_work, check_owner, end_work, stored_json, title_of
 from robustvit.fingerprint import VERSION, Digest, fingerprint
 from robustvit.locking import locking_output
 from robustvit.memory import fits_memory
@@ -140,26 +140,21 @@ def _finished(folder: Path, fingerprint: str) -> Analysis | None:
 
     Raises:
         FinishedRunError: it is another one.
+        ForeignFileError: analysis.json is something else.
     """
+    stored = stored_json(folder / "analysis.json")
+    if stored is None:
+        return None
     try:
-        stored = json.loads((folder / "analysis.json").read_text())
         title = title_of(stored["networks"], stored["pictures"]["name"], stored["analyses"])
-        owner = (f"{title}, {stored['created']}", str(stored["fingerprint"]))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        _tell_of_damage(folder / "analysis.json", error)
-        return None
-    check_owner(folder, "analysis.json", *owner, fingerprint)
+    except (KeyError, TypeError, AttributeError):
+        title = "of which nobody knows what it is of"
+    check_owner(folder, "analysis.json", f"{title}, {stored.get('created')}", stored["fingerprint"], fingerprint)
     try:
         return Analysis.load(folder)
     except Exception as error:  # damage has many faces: zip, zlib, NumPy's header, what is missing
-        _tell_of_damage(folder / "arrays.npz", error)
+        set_aside(folder / "arrays.npz", error)
         return None
-
-
-def _tell_of_damage(path: Path, error: Exception) -> None:
-    warnings.warn(f"{path} is not used, and made again: it is damaged ({type(error).__name__}: {error})", stacklevel=4)
 
 
 def _tell_cost(
@@ -304,7 +299,9 @@ def _fingerprint(subjects: Mapping[str, Subject], chosen: Sequence[str], options
         networks.add_network(subject.network)
         how.add(subject.protocol, subject.targets)
         add_pictures(pictures, subject.pictures)
-    return fingerprint({**VERSION, "networks": networks, "pictures": pictures, "settings": how})
+    outputs = outputs_part([(subject.network, subject.protocol.size) for subject in subjects.values()])
+    parts: dict[str, Digest | str] = {"networks": networks, "network outputs": outputs, "pictures": pictures, "settings": how}
+    return fingerprint({**VERSION, **parts})
 
 
 def _analysis(

@@ -7,7 +7,6 @@ a damaged file or the work of another network, is named in a warning and made ag
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from robustvit.damage import warn_of_damage, warn_unused
 from robustvit.files import write_whole
+from robustvit.fingerprint import is_same
 from robustvit.zip_files import check_zip
 
 __all__ = ["Part", "StoredWork"]
@@ -63,12 +64,11 @@ class StoredWork:
             check_zip(path, contents=False)
             with np.load(path, allow_pickle=False) as stored:
                 texts = json.loads(str(stored["texts"]))
-                if texts["fingerprint"] == self.fingerprint:
+                if is_same(str(texts["fingerprint"]), self.fingerprint):
                     return read(Part(texts["values"], {key: stored[key] for key in stored.files if key != "texts"}))
-            why = "it is of another run"
+            warn_unused(path, "it is of another run")
         except Exception as error:  # damage has many faces: zip, zlib, NumPy's header, JSON, sizes beyond the memory
-            why = f"it is damaged ({type(error).__name__}: {error})"
-        warnings.warn(f"{path} is not used, and made again: {why}", stacklevel=2)
+            warn_of_damage(path, error)
         return None
 
     def numbers(self, kind: str) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -12,26 +13,34 @@ from typing import Any
 from torch import nn
 
 from robustvit.corruptions.frost_textures import frost_textures
+from robustvit.damage import set_aside, warn_of_damage
 from robustvit.data.picture_digest import add_pictures
+from robustvit.evaluation.network_outputs import outputs_part
 from robustvit.evaluation.plan import Job, Settings
 from robustvit.evaluation.processes import Processes
 from robustvit.evaluation.results import Results
 from robustvit.evaluation.stored_work import StoredWork
 from robustvit.files import explained, remove_folder, write_whole
-from robustvit.fingerprint import VERSION, Digest, changed_parts, fingerprint
+from robustvit.fingerprint import VERSION, Digest, changed_parts, fingerprint, is_same
 
 __all__ = [
     "FinishedRunError",
+    "ForeignFileError",
     "UnfinishedRunError",
     "begin_work",
     "check_owner",
     "end_work",
     "fingerprint_of",
     "finished_results",
+    "stored_json",
     "title_of",
 ]
 
 UNFINISHED = "unfinished"
+RECORD = "run.json"
+_OUR_FOLDERS = re.compile(r"model-\d+|job-.*")
+_OUR_FILES = re.compile(r"run\.json|[a-z-]+-\d+\.npz|\.robustvit-.*")
+"""Names in the folder of unfinished work."""
 
 
 class UnfinishedRunError(ValueError):
@@ -40,6 +49,10 @@ class UnfinishedRunError(ValueError):
 
 class FinishedRunError(ValueError):
     """The output folder has the result of another run."""
+
+
+class ForeignFileError(ValueError):
+    """The output folder has something that is not of this version of robustvit, where a result or its work would go."""
 
 
 def fingerprint_of(models: dict[str, nn.Module], jobs: dict[str, list[Job]], suites: Sequence[str], settings: Settings) -> str:
@@ -61,32 +74,53 @@ def fingerprint_of(models: dict[str, nn.Module], jobs: dict[str, list[Job]], sui
                 add_pictures(pictures, task.pictures)
             if job.films is not None:
                 job.films.add_to(pictures)
-    return fingerprint({**VERSION, "networks": networks, "pictures": pictures, "settings": how})
+    outputs = outputs_part([(network, jobs[name][0].tasks[0].protocol.size) for name, network in models.items()])
+    parts: dict[str, Digest | str] = {"networks": networks, "network outputs": outputs, "pictures": pictures, "settings": how}
+    return fingerprint({**VERSION, **parts})
 
 
 def finished_results(output: Path, fingerprint: str) -> Results | None:
-    """The results of this very run in `output`; None where there are none, or damaged ones.
+    """The results of this very run in `output`; None where there are none, or damaged ones, which are set aside.
 
     Raises:
         FinishedRunError: they are of another run.
+        ForeignFileError: results.json is something else.
     """
     path = output / "results.json"
+    stored = stored_json(path)
+    if stored is None:
+        return None
     try:
-        _check_results(output, json.loads(path.read_text()), fingerprint)
+        title = title_of([model["name"] for model in stored["models"]], stored["data"]["name"], stored["suites"])
+    except (KeyError, TypeError, AttributeError):
+        title = "of which nobody knows what it is of"
+    check_owner(output, path.name, f"{title}, {stored.get('created')}", stored["fingerprint"], fingerprint)
+    try:
         return Results.load(path)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        set_aside(path, error)
+        return None
+
+
+def stored_json(path: Path) -> dict[str, Any] | None:
+    """What a file of results holds; None where there is none, or a damaged one, which is set aside.
+
+    Raises:
+        ForeignFileError: it is whole, and no result that carries a fingerprint.
+    """
+    try:
+        stored = json.loads(path.read_text())
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except FinishedRunError:
-        raise
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        warnings.warn(f"{path} is not used, and made again: it is damaged ({type(error).__name__}: {error})", stacklevel=3)
+    except (ValueError, RecursionError) as error:
+        set_aside(path, error)
         return None
-
-
-def _check_results(output: Path, stored: dict[str, Any], fingerprint: str) -> None:
-    """Looks at the fingerprint before anything else: results of a later version, say, are not damaged."""
-    title = title_of([model["name"] for model in stored["models"]], stored["data"]["name"], stored["suites"])
-    check_owner(output, "results.json", f"{title}, {stored['created']}", stored["fingerprint"], fingerprint)
+    if not isinstance(stored, dict) or not isinstance(stored.get("fingerprint"), str):
+        raise ForeignFileError(
+            f"{path} is no result that this version of robustvit wrote (it carries no fingerprint), and is not replaced; give "
+            "another folder (--output), or move it away"
+        )
+    return stored
 
 
 def title_of(networks: Iterable[str], pictures: object, what: Iterable[str]) -> str:
@@ -106,7 +140,7 @@ def check_owner(output: Path, file: str, title: str, then: str, now: str) -> Non
     Raises:
         FinishedRunError: they differ.
     """
-    if then != now:
+    if not is_same(then, now):
         raise FinishedRunError(
             f"{output} has the result of another run: {title}. This run has other {changed_parts(then, now)}. Give another "
             f"folder (--output), or delete {output / file} if that result is not needed"
@@ -126,12 +160,14 @@ def begin_work(output: Path, fingerprint: str, title: str, resume: bool, process
     Raises:
         OSError: `output` cannot be made or written to.
         UnfinishedRunError: there is work of another run, or of this one and `resume` is False.
+        ForeignFileError: what is called as that folder is somebody else's.
     """
     folder = output / UNFINISHED
+    _check_ours(folder)
     owner = _owner(folder)
     if owner is not None:
         then, about = owner
-        if then != fingerprint:
+        if not is_same(then, fingerprint):
             raise UnfinishedRunError(
                 f"{output} has an unfinished run of other {changed_parts(then, fingerprint)}: {about}. Give another folder "
                 f"(--output), or delete {folder}"
@@ -143,30 +179,64 @@ def begin_work(output: Path, fingerprint: str, title: str, resume: bool, process
         if not resume:
             remove_folder(folder)  # nobody's: what a removal left that did not come to its end
         _make(folder)
-        with write_whole(folder / "run.json") as file:
+        with write_whole(folder / RECORD) as file:
             file.write_text(json.dumps({"fingerprint": fingerprint, "title": title}))
     processes.gather(None)
     return StoredWork(folder, fingerprint)
 
 
 def end_work(output: Path) -> None:
-    """Removes the unfinished work of a run that is finished."""
+    """Removes the unfinished work of a run that is finished, and nothing that is somebody else's."""
     try:
+        _check_ours(output / UNFINISHED)
         remove_folder(output / UNFINISHED)
+    except ForeignFileError:
+        return
     except OSError as error:
         warnings.warn(f"{output / UNFINISHED} is not needed any more, but stays: {error}", stacklevel=2)
 
 
+def _check_ours(folder: Path) -> None:
+    """Whether a folder is one of unfinished work: it has our record, or nothing but names that we give.
+
+    Raises:
+        ForeignFileError: it is not.
+    """
+    if not folder.exists() or (folder.is_dir() and _is_record(folder / RECORD)):
+        return
+    odd = folder
+    if folder.is_dir():
+        wrong = (
+            path for path in folder.rglob("*") if not (_OUR_FOLDERS if path.is_dir() else _OUR_FILES).fullmatch(path.name)
+        )
+        found = next(wrong, None)
+        if found is None:
+            return
+        odd = found
+    raise ForeignFileError(
+        f"robustvit did not write {odd}, and would keep its unfinished work in {folder}; give another folder (--output), or "
+        "rename that one"
+    )
+
+
+def _is_record(path: Path) -> bool:
+    try:
+        stored = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(stored, dict) and isinstance(stored.get("fingerprint"), str)
+
+
 def _owner(folder: Path) -> tuple[str, str] | None:
     """(fingerprint, title) of the run whose work is in `folder`; None where nobody knows."""
-    path = folder / "run.json"
+    path = folder / RECORD
     try:
         stored = json.loads(path.read_text())
         return str(stored["fingerprint"]), str(stored.get("title", "which one is not known"))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        warnings.warn(f"{path} is not used, and made again: it is damaged ({type(error).__name__}: {error})", stacklevel=4)
+        warn_of_damage(path, error, stacklevel=4)
         return None
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 import traceback
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from robustvit.damage import set_aside
 from robustvit.evaluation.evaluate import FinishedRunError, UnfinishedRunError, evaluate
 from robustvit.evaluation.processes import Processes
 from robustvit.evaluation.results import Results
@@ -79,8 +79,9 @@ def complete_cell(planned: PlannedCell, folder: Path, processes: Processes) -> b
     except (FileNotFoundError, NotADirectoryError):
         return True  # somebody needed the room; the numbers are in cell.json
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        told = f"it is damaged ({type(error).__name__}: {error})"
-        warnings.warn(f"{place / 'results.json'} is not used, and made again: {told}", stacklevel=2)
+        processes.gather(None)  # all have seen it
+        if processes.rank == 0:
+            set_aside(place / "results.json", error)
         return False
     if processes.rank == 0:
         results.complete(place)

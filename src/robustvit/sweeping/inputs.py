@@ -29,6 +29,7 @@ MISSING = "missing"
 """Stands for what cannot be found, and so not compared: pictures that were moved away, weights that are still to come."""
 MEASURED = "measured pictures"
 WEIGHTS = Path("weights", "model.safetensors")
+CONFIG = WEIGHTS.with_name("config.json")
 
 
 def check_inputs(plan: SweepPlan) -> SweepPlan:
@@ -48,11 +49,13 @@ def check_inputs(plan: SweepPlan) -> SweepPlan:
 
 
 def weights_digest(run: Path) -> str:
-    """Of the last weights of a run, as they are measured."""
+    """Of the last weights of a run and the arguments of their network, as they are measured."""
     if not (run / WEIGHTS).is_file():
         return MISSING
     digest = Digest()
     digest.add_contents(run / WEIGHTS)
+    if (run / CONFIG).is_file():
+        digest.add_contents(run / CONFIG)
     return digest.text()
 
 

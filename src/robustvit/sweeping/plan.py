@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+from robustvit.damage import warn_of_damage
 from robustvit.evaluation.plan import check_suites
 from robustvit.sweeping.grid import Axis, Cell, cells_of, label_of, parse_vary
 from robustvit.sweeping.result import State, SweepCell
@@ -138,7 +138,7 @@ def _check_stored(folder: Path, axes: Sequence[Axis], measuring: Measuring) -> N
     try:
         then = {"varied": list(stored["vary"]), **stored["evaluation"]}
     except (KeyError, TypeError) as error:
-        _tell_of_damage(folder / "sweep.json", error)
+        warn_of_damage(folder / "sweep.json", error)
         return
     if changed := [f"{name} was {then.get(name)!r} and is {now[name]!r}" for name in now if then.get(name) != now[name]]:
         raise SweepSettingsError(f"the sweep in {folder} has other settings: {', '.join(changed)}; give another --output")
@@ -162,7 +162,7 @@ def _planned(folder: Path, cell: Cell, config: TrainConfig, measuring: Measuring
     try:
         found = SweepCell(cell.settings, cell.seed, place, *_end(record))
     except (KeyError, TypeError, ValueError) as error:
-        _tell_of_damage(folder / place / RECORD, error)
+        warn_of_damage(folder / place / RECORD, error)
         return PlannedCell(cell, config, waiting, inputs)
     return PlannedCell(cell, config, found, inputs, weights)
 
@@ -202,9 +202,5 @@ def _read(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (ValueError, RecursionError) as error:
-        _tell_of_damage(path, error)
+        warn_of_damage(path, error)
         return None
-
-
-def _tell_of_damage(path: Path, error: Exception) -> None:
-    warnings.warn(f"{path} is not used, and made again: it is damaged ({type(error).__name__}: {error})", stacklevel=4)

@@ -1,0 +1,46 @@
+"""What a network computes, as a few numbers: the number of heads, say, is neither in its weights nor in its `repr`."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from robustvit.class_logits import class_logits
+from robustvit.fingerprint import numbers_part
+from robustvit.methods.probing import evaluation_mode
+
+__all__ = ["outputs_part"]
+
+MOST = 16
+"""Outputs that are noted, evenly spread."""
+
+
+def outputs_part(networks: list[tuple[nn.Module, tuple[int, int]]]) -> str:
+    """The outputs of networks for a generated picture, as a part of a fingerprint.
+
+    They are compared with a tolerance (see `robustvit.fingerprint.is_same`), as last bits depend on the number of threads.
+
+    Args:
+        networks: each with the (H, W) of its input.
+    """
+    return numbers_part([_outputs(network, size) for network, size in networks])
+
+
+def _outputs(network: nn.Module, size: tuple[int, int]) -> list[float]:
+    parameter = next(network.parameters(), torch.zeros(()))
+    with evaluation_mode(network):
+        picture = _picture(size).to(device=parameter.device, dtype=parameter.dtype)
+        logits = class_logits(network(picture), network, 1)[0].double().cpu()
+    places = torch.linspace(0, len(logits) - 1, min(MOST, len(logits))).round().long()
+    return [float(value) for value in logits[places]] if len(logits) else [math.nan]
+
+
+def _picture(size: tuple[int, int]) -> Tensor:
+    """[1, 3, H, W] in 0 .. 1, of integers alone: the same everywhere, without symmetry, of another mean in each channel."""
+    H, W = size
+    c, i, j = torch.meshgrid(torch.arange(3), torch.arange(H), torch.arange(W), indexing="ij")
+    waves = (i * (c + 3) * 7 + j * (5 - c) * 11 + i * j) % 97
+    coarse = (8 * i // H * 31 + 8 * j // W * 17 + 5 * c) % 23
+    return ((c + 1) * (waves.float() / 96 + coarse.float() / 22) / 6)[None]

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 import pytest
 
 from robustvit.cli import main
+from robustvit.files import write_whole
 from robustvit.locking import FolderInUseError, locked
 
 LOCK = ".robustvit-0-of-1.lock"
@@ -144,17 +146,41 @@ def test_where_files_cannot_be_locked_the_facts_decide(
     assert not list(tmp_path.iterdir())
 
 
+def unfinished_file(folder: Path) -> tuple[str, str, str]:
+    """(Up to the machine, the machine, what follows the process) in the name of a file that is being written."""
+    with write_whole(folder / "results.json") as file:
+        name = re.fullmatch(rf"(\.robustvit-)(\w+)-{os.getpid()}(-results-\w+\.json)", file.name)
+    assert name is not None
+    (folder / "results.json").unlink()
+    return name[1], name[2], name[3]
+
+
 def test_files_that_killed_processes_left_are_removed_and_no_others(tmp_path: Path) -> None:
     dead, alive = 2**22 + 1, os.getppid()
-    stale = [f".robustvit-{dead}-results-abcd1234.json", f"best/.robustvit-{dead}-model-abcd_234.safetensors"]
-    kept = [f".robustvit-{alive}-results-abcd1234.json", ".results-abcd1234.json", ".robustvit-notes.txt", "results.json"]
-    kept += [f"other/.robustvit-{dead}-a-abcd1234.pt", f"other/{LOCK}", f"other/deeper/.robustvit-{dead}-a-abcd1234.pt"]
+    before, machine, after = unfinished_file(tmp_path)
+    left, used = f"{before}{machine}-{dead}{after}", f"{before}{machine}-{alive}{after}"
+    stale = [left, f"best/{left}"]
+    kept = [used, ".results-abcd1234.json", ".robustvit-notes.txt", "results.json"]
+    kept += [f"other/{left}", f"other/{LOCK}", f"other/deeper/{left}"]
     for name in (*stale, *kept):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     with locked(tmp_path):
         pass
     assert {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()} == set(kept)
+
+
+def test_files_of_another_machine_are_left_alone_until_they_are_old(tmp_path: Path) -> None:
+    before, machine, after = unfinished_file(tmp_path)
+    foreign = [f"{before}{'0' * 8}-{number}{after}" for number in (2**22 + 1, 2**22 + 2)]
+    assert machine != "0" * 8
+    for name in foreign:
+        (tmp_path / name).touch()
+    long_ago = time.time() - 8 * 24 * 3600
+    os.utime(tmp_path / foreign[1], (long_ago, long_ago))
+    with locked(tmp_path):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == foreign[:1]
 
 
 PICTURES = ("--data", "scenes-easy:8")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import errno
+import functools
 import glob
+import hashlib
 import os
 import re
 import shutil
+import socket
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,8 +28,10 @@ __all__ = [
 ]
 
 _PREFIX = ".robustvit-"
-_UNFINISHED = re.compile(r"\.robustvit-(\d+)-.*-[a-z0-9_]{8}(\.[^.]*)?", re.DOTALL)
-"""Names that `write_whole` gives: with the process, the file and what `tempfile` adds."""
+_UNFINISHED = re.compile(r"\.robustvit-([0-9a-f]{8})-(\d+)-.*-[a-z0-9_]{8}(\.[^.]*)?", re.DOTALL)
+"""Names that `write_whole` gives: with the machine, the process, the file and what `tempfile` adds."""
+FOREIGN_SECONDS = 7 * 24 * 3600
+"""When an unfinished file of another machine, whose processes nobody here can see, has been left behind."""
 _open: set[Path] = set()
 """Files that `write_whole` has not finished in this process."""
 
@@ -89,7 +95,7 @@ def write_whole(path: Path) -> Iterator[Path]:
     Its name is hidden, and has the suffix of `path`, which exporters look at. `remove_stale_files` knows it.
     """
     _check_place(path)
-    prefix = f"{_PREFIX}{os.getpid()}-{path.stem[:40]}-"
+    prefix = f"{_PREFIX}{_machine()}-{os.getpid()}-{path.stem[:40]}-"
     try:
         handle, name = tempfile.mkstemp(prefix=prefix, suffix=path.suffix, dir=path.parent)
     except OSError as error:
@@ -120,13 +126,33 @@ def discard_unfinished() -> None:
 
 
 def remove_stale_files(folder: Path) -> None:
-    """Removes what killed processes left of `write_whole` in a folder, and of nobody else."""
+    """Removes what killed processes left of `write_whole` in a folder, and of nobody else.
+
+    A file of another machine, or of a container with processes of its own, goes when nobody has written to it for a week.
+    """
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             name = _UNFINISHED.fullmatch(entry.name)
-            if name and Path(entry.path).absolute() not in _open and not is_alive(int(name[1])):
+            if name and Path(entry.path).absolute() not in _open and _is_stale(entry, name[1], int(name[2])):
                 with suppress(OSError):
                     Path(entry.path).unlink(missing_ok=True)
+
+
+def _is_stale(entry: os.DirEntry[str], machine: str, process: int) -> bool:
+    if machine == _machine():
+        return not is_alive(process)
+    with suppress(OSError):
+        return time.time() - entry.stat(follow_symlinks=False).st_mtime > FOREIGN_SECONDS
+    return False
+
+
+@functools.cache
+def _machine() -> str:
+    """Where the numbers of processes mean the same as here: a hash of the host and of its space of processes."""
+    space = ""
+    with suppress(OSError):
+        space = str(Path("/proc/self/ns/pid").readlink())  # containers have their own, some with the name of their host
+    return hashlib.sha256(f"{socket.gethostname()} {space}".encode()).hexdigest()[:8]
 
 
 def is_alive(process: int) -> bool:

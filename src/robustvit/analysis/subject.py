@@ -27,6 +27,7 @@ from robustvit.data.protocols import Protocol, normalisation_of, protocol_of
 from robustvit.evaluation.classes import ClassMismatchError, label_names_of, match_classes
 from robustvit.evaluation.conditions import Condition, Damage
 from robustvit.fingerprint import Digest
+from robustvit.interruption import check_interrupted
 from robustvit.methods.probing import evaluation_mode
 from robustvit.recording import NothingRecordedError, has_attention
 
@@ -143,7 +144,8 @@ class Subject:
             raise ValueError(f"no picture of {self.pictures.name} could be read{self._example_of_skipped()}")
 
     def tell(self, done: int, total: int) -> None:
-        """Reports progress."""
+        """Reports progress, and stops where somebody wants that."""
+        check_interrupted()
         if self.progress is not None:
             self.progress(done, total)
 

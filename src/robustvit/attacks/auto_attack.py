@@ -20,6 +20,7 @@ from torch import Tensor
 
 from robustvit.attacks.pixel_network import PixelNetwork, check_pixels, frozen
 from robustvit.corruptions.randomness import keyed_seed
+from robustvit.interruption import check_interrupted
 from robustvit.number_checks import check_numbers
 
 __all__ = ["AutoAttackPart", "AutoAttackSettings", "Norm", "auto_attack", "check_auto_attack"]
@@ -114,6 +115,7 @@ def auto_attack(
         check_auto_attack(settings, classes)
         attacked = []
         for start in range(0, len(images), settings.group):
+            check_interrupted()
             group = slice(start, start + settings.group)
             group_seed = keyed_seed(seed, repr(ids[group]), "autoattack") >> 1  # a signed 64-bit number
             ensemble = _ensemble(model, settings, classes, group_seed, images.device)

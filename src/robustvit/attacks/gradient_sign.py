@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from robustvit.attacks.pixel_network import check_pixels, frozen
 from robustvit.corruptions.randomness import KeyedDraws
+from robustvit.interruption import check_interrupted
 from robustvit.number_checks import check_numbers
 
 __all__ = ["PGD_PRESETS", "PgdSettings", "fgsm", "pgd"]
@@ -86,6 +87,7 @@ def pgd(
         x = torch.clamp(x + start.to(x.dtype), low, high)
     with frozen(model):
         for _ in range(settings.steps):
+            check_interrupted()
             x = torch.clamp(x + settings.step * loss_gradient(model, x, labels).sign(), low, high)
     return x
 

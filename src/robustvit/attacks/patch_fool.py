@@ -19,6 +19,7 @@ from robustvit.attacks.patch_attention import attention_drawn, attention_receive
 from robustvit.attacks.pixel_network import PixelNetwork, channels, check_pixels, frozen
 from robustvit.attacks.sparse_pixels import FROZEN_AFTER, PixelChoice, SparsePixels
 from robustvit.corruptions.randomness import KeyedDraws
+from robustvit.interruption import check_interrupted
 from robustvit.number_checks import check_numbers
 from robustvit.recording import record
 
@@ -220,6 +221,7 @@ class _Attack:
         optimizer = torch.optim.Adam([self.content], lr=settings.lr)
         schedule = torch.optim.lr_scheduler.StepLR(optimizer, 10, 0.95)
         for iteration in range(settings.iterations):
+            check_interrupted()
             is_choosing = self.sparse is not None and settings.pixel_choice == "learned" and iteration < FROZEN_AFTER
             gradients = self._gradients([self.content, *([self.sparse.scores] if self.sparse and is_choosing else [])])
             self.content.grad = -gradients[0]

@@ -14,6 +14,7 @@ from torch import Tensor
 from robustvit.attacks.pixel_network import PixelNetwork, channels, check_pixels
 from robustvit.block_outputs import block_tokens
 from robustvit.corruptions.randomness import keyed_seed
+from robustvit.interruption import check_interrupted
 from robustvit.methods.patch_corruption import Noise, PatchScorer, cover_patches, draw_noise, keep_mask, random_scores
 from robustvit.methods.probing import token_stride
 from robustvit.training.checkpoint import method_state
@@ -120,6 +121,7 @@ def fit_scorer(
     scorer: PatchScorer | None = None
     done = 0
     for images in batches:
+        check_interrupted()
         if done == steps:
             break
         if scorer is None:

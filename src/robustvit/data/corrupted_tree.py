@@ -22,6 +22,7 @@ from robustvit.data.listed_names import checksum_line
 from robustvit.data.source_records import SourceRecords, drop_copies, source_line
 from robustvit.data.tree_records import agree_on_manifest, finished_copies, listing, record_skipped
 from robustvit.files import check_writable, explained, is_full
+from robustvit.interruption import check_interrupted
 from robustvit.locking import locked
 
 __all__ = ["LAYOUTS", "Copying", "TreeSummary", "copied_names", "corrupt_tree"]
@@ -114,6 +115,7 @@ def _copy_all(
     sums, sources = destination / f"checksums-{share}.sha256", destination / f"sources-{share}.tsv"
     with listing(sums) as append, listing(sources) as append_source, closing(results(jobs, count)) as copied:
         for done, (job, result) in enumerate(copied, start=1):
+            check_interrupted()
             if result.source is not None and result.files:  # first: without it, nobody would notice a change
                 append_source([source_line(job.picture.as_posix(), result.source)])
             append([checksum_line(digest, name) for name, digest in result.files])
@@ -138,6 +140,7 @@ def _forget_changed(
 
     def told() -> None:
         nonlocal seen
+        check_interrupted()
         seen += 1
         if report is not None:
             report("looking for changed pictures", min(seen, len(pictures)), len(pictures))

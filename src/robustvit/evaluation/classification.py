@@ -27,6 +27,7 @@ from robustvit.evaluation.classes import ClassMismatchError, Matching
 from robustvit.evaluation.conditions import Condition, Damage
 from robustvit.evaluation.prefetch import Prefetch
 from robustvit.evaluation.stored_work import Part, StoredWork
+from robustvit.interruption import check_interrupted
 from robustvit.memory import fits_memory
 
 __all__ = ["NO_ANSWER", "Outcome", "Task", "classify", "logits_of", "predict"]
@@ -201,6 +202,7 @@ def classify(
 
     def step(pictures: int) -> None:
         nonlocal count
+        check_interrupted()
         count += pictures
         if progress:
             progress(count, max(total, count))

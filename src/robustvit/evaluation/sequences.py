@@ -18,6 +18,7 @@ from robustvit.evaluation.processes import Processes
 from robustvit.evaluation.results import CellResult
 from robustvit.evaluation.scores import Scores
 from robustvit.evaluation.stored_work import Part, StoredWork
+from robustvit.interruption import check_interrupted
 from robustvit.metrics.alexnet import ALEXNET_FLIPS
 from robustvit.metrics.bootstrap import Statistic
 from robustvit.metrics.flips import flip_probability, sequence_rule
@@ -105,6 +106,7 @@ def evaluate_sequences(
 def _scores(model: nn.Module, task: Task, films: FilmSet, frames: list[Tensor]) -> dict[str, Any]:
     flips, distances = [], []
     for kind, film in zip(films.kinds, frames, strict=True):
+        check_interrupted()
         ranked = [_best_five(logits_of(model, task, part)) for part in film.split(task.batch_size)]
         ranking, rule = np.concatenate(ranked)[None], sequence_rule(kind)  # 1 T 5
         flips.append(flip_probability(ranking[..., 0], rule))

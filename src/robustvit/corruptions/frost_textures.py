@@ -6,19 +6,17 @@ their sizes, brightness histograms, colours and (softened) power spectra, but no
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
+from robustvit.corruptions.frost_generation import generate
 from robustvit.corruptions.parameters import Family
 from robustvit.picture_files import UnreadablePictureError, read_picture
 
@@ -30,8 +28,6 @@ GENERATED = ("frost1", "frost2", "frost2", "frost4", "frost5")
 """The published frost3 has the pixels of frost2."""
 SHRINKING: dict[Family, float] = {"cifar": 0.2, "tiny": 0.3}
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp"}
-SOFTENED_FROM = 1 / 64
-"""Cycles a pixel."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +70,7 @@ def _photographs(folder: Path) -> tuple[Texture, ...]:
 
 @lru_cache(maxsize=32)
 def _fitted(texture: Texture, size: tuple[int, int], family: Family) -> Tensor:
-    pixels = _generate(texture.name) if texture.path is None else _read(texture.path, texture.stamp)
+    pixels = generate(texture.name) if texture.path is None else _read(texture.path, texture.stamp)
     if family == "arbitrary":
         pixels = _enlarge_to_cover(pixels, size)
     elif family in SHRINKING:
@@ -114,53 +110,3 @@ def _shrink(pixels: np.ndarray, factor: float) -> np.ndarray:
         t = (position - low).reshape(shape)
         values = values.take(low, axis) * (1 - t) + values.take((low + 1).clip(max=n - 1), axis) * t
     return np.rint(values).astype(np.uint8)
-
-
-@lru_cache(maxsize=1)
-def _statistics() -> dict[str, Any]:
-    text = resources.files("robustvit.corruptions").joinpath("frost_statistics.json").read_text()
-    return json.loads(text)["textures"]
-
-
-@lru_cache(maxsize=4)
-def _generate(name: str) -> np.ndarray:
-    """A texture with the statistics of a photograph: uint8 H x W x 3, the same in every process.
-
-    Gaussian noise with the spectrum of the photograph; its values replaced, rank by rank, by those of the photograph's
-    brightness histogram; colours as linear functions of brightness.
-    """
-    statistics = _statistics()[name]
-    H, W = statistics["height"], statistics["width"]
-    noise = np.random.RandomState(statistics["seed"]).standard_normal((H, W))
-    field = np.fft.irfft2(np.fft.rfft2(noise) * _amplitude(H, W, statistics), s=(H, W))
-    luminance = _with_histogram(field, np.array(statistics["histogram"]))
-    channels = [slope * luminance + intercept for slope, intercept in statistics["channels"]]
-    return np.stack(channels, 2).clip(0, 255).round().astype(np.uint8)
-
-
-def _amplitude(H: int, W: int, statistics: dict[str, Any]) -> np.ndarray:
-    """Of each frequency of `rfft2`: the root of the measured power, log-log between the centres of the measured bands.
-
-    Below the first centre the power continues as f^-3, above the last with the slope of the last two. Then the amplitude is
-    softened by (64 f)^-g above 1/64 cycles a pixel: noise spreads evenly the detail that photographs have in crystals.
-    """
-    f = np.hypot(np.fft.fftfreq(H)[:, None], np.fft.rfftfreq(W))
-    f[0, 0] = f[0, 1]  # no frequency; set to nothing below
-    edges, power = np.array(statistics["band_edges"]), np.log(statistics["band_power"])
-    centres = np.log(edges[:-1] * edges[1:]) / 2  # geometric
-    x = np.log(f)
-    log_power = np.interp(x, centres, power)
-    log_power += -3 * np.minimum(x - centres[0], 0)
-    log_power += (power[-1] - power[-2]) / (centres[-1] - centres[-2]) * np.maximum(x - centres[-1], 0)
-    amplitude = np.exp(log_power / 2) * np.maximum(f / SOFTENED_FROM, 1) ** -statistics["softening"]
-    amplitude[0, 0] = 0
-    return amplitude
-
-
-def _with_histogram(field: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """The values of a field replaced, keeping their order, so that `shares` of them fall in equal bins over 0 .. 256."""
-    edges = np.linspace(0, 256, len(shares) + 1)
-    cumulative = np.concatenate([[0], np.cumsum(shares) / shares.sum()])
-    ranked = np.empty(field.size)
-    ranked[np.argsort(field, axis=None)] = np.interp((np.arange(field.size) + 0.5) / field.size, cumulative, edges)
-    return ranked.reshape(field.shape)

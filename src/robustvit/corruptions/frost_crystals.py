@@ -1,0 +1,183 @@
+"""Drawings of ice: wrinkled sheets, sheaves of needles, fans of blades and ferns, in whole numbers.
+
+A crystal is a group of strokes that run to a point. Each stroke is lit on one side and dark on the other, and the large crystals
+lie under the small ones: edges and lines which noise of the same spectrum does not have, and which networks mind most. Only
+whole numbers are used, so a drawing is the same on every processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from robustvit.corruptions.portable_math import circle
+
+__all__ = ["DRAWINGS", "box_blur", "value_noise"]
+
+Drawing = Callable[[np.random.RandomState, int, int], np.ndarray]
+DIRECTIONS = 256
+ACROSS = 4
+"""Samples over the width of a stroke."""
+FRACTION = 64
+"""Positions are whole numbers of 1/64 pixel."""
+
+
+def value_noise(random: np.random.RandomState, size: tuple[int, int], cell: int) -> np.ndarray:
+    """int64 [H, W] within -2048 .. 2048: random values at the corners of square cells, smooth in between."""
+    counts = [n // cell + 2 for n in size]
+    values = random.randint(-2048, 2049, counts).astype(np.int64)
+    for axis, n in enumerate(size):
+        first, t = np.divmod(np.arange(n), cell)
+        t = t * 1024 // cell
+        t = (t * t >> 10) * (3072 - 2 * t) >> 10  # 3 t^2 - 2 t^3
+        t = t[:, None] if axis == 0 else t
+        values = (values.take(first, axis) * (1024 - t) + values.take(first + 1, axis) * t) >> 10
+    return values
+
+
+def box_blur(field: np.ndarray, radius: int) -> np.ndarray:
+    """Means of a whole-numbered field over squares of 2 radius + 1 pixels, rounded down; edges repeat."""
+    for axis in (0, 1):
+        n = field.shape[axis]
+        width = [(0, 0), (0, 0)]
+        width[axis] = (radius + 1, radius)
+        sums = np.pad(field, width, mode="edge").cumsum(axis)
+        later, earlier = (sums.take(range(s, s + n), axis) for s in (2 * radius + 1, 0))
+        field = (later - earlier) // (2 * radius + 1)
+    return field
+
+
+def _sheet(random: np.random.RandomState, H: int, W: int) -> np.ndarray:
+    """A wrinkled sheet under light from the side: creases of several sizes, displaced by each other."""
+    relief = np.zeros((H, W), np.int64)
+    rows, columns = np.indices((H, W))
+    for cell, height in ((48, 12), (24, 10), (12, 8), (6, 5), (3, 3)):
+        shift = [value_noise(random, (H, W), 2 * cell) * cell >> 11 for _ in range(2)]
+        noise = value_noise(random, (H, W), cell)
+        creases = np.abs(noise[(rows + shift[0]).clip(0, H - 1), (columns + shift[1]).clip(0, W - 1)])
+        relief += height * np.minimum(creases, 700)
+    lit = relief - np.roll(relief, (1, 1), (0, 1))
+    lit[0], lit[:, 0] = lit[1], lit[:, 1]
+    grain = random.randint(-2500, 2501, (H, W))
+    return _uneven(random, lit + grain, cell=60)
+
+
+def _uneven(random: np.random.RandomState, drawing: np.ndarray, cell: int) -> np.ndarray:
+    """Dense ice in some parts and a veil in others."""
+    return drawing * (2400 + value_noise(random, drawing.shape, cell)) >> 11
+
+
+def _needles(random: np.random.RandomState, H: int, W: int) -> np.ndarray:
+    """Sheaves of long needles, almost parallel."""
+    canvas = _Canvas(random, H, W, level=0)
+    for length, width, per_sheaf, density in ((120, 7, 9, 5), (75, 5, 9, 8), (40, 4, 7, 12), (16, 2, 4, 16)):
+        canvas.crystals(length, width, per_sheaf, density, spread=16, scatter=length // 4, profile=(-700, 500, 300, -500))
+    return canvas.picture()
+
+
+def _fans(random: np.random.RandomState, H: int, W: int) -> np.ndarray:
+    """Fans of short blades, and grains."""
+    canvas = _Canvas(random, H, W, level=0)
+    for length, width, per_fan, density in ((3, 2, 2, 700), (7, 3, 5, 110), (14, 5, 7, 22), (30, 8, 9, 8)):
+        canvas.crystals(length, width, per_fan, density, spread=70, scatter=1, profile=(500, 700, -300, -700))
+    return _uneven(random, canvas.picture(), cell=40)
+
+
+def _ferns(random: np.random.RandomState, H: int, W: int) -> np.ndarray:
+    """Ferns: stems with branches on both sides."""
+    canvas = _Canvas(random, H, W, level=-100)
+    for length, branches, density in ((120, 26, 4), (80, 18, 9), (48, 12, 12), (24, 6, 8)):
+        canvas.ferns(length, branches, density)
+    return _uneven(random, canvas.picture(), cell=90)
+
+
+DRAWINGS: dict[str, Drawing] = {"sheet": _sheet, "needles": _needles, "fans": _fans, "ferns": _ferns}
+
+
+class _Canvas:
+    """What is painted later covers what is below; a margin of one pixel takes what falls outside."""
+
+    def __init__(self, random: np.random.RandomState, H: int, W: int, level: int) -> None:
+        self.random, self.size, self.scale = random, (H, W), 2
+        self.pixels = np.full((2 * H + 2, 2 * W + 2), level, np.int32)
+        cosines, sines = circle(DIRECTIONS)
+        self.unit = np.rint(np.stack([sines, cosines]) * 1024).astype(np.int64)
+
+    def places(self, density: int) -> np.ndarray:
+        """[2, n]: rows and columns, `density` of them on 10000 pixels."""
+        n = self.size[0] * self.size[1] * density // 10000
+        return np.stack([self.random.randint(0, side * FRACTION, n) for side in self.size])
+
+    def crystals(
+        self, length: int, width: int, strokes: int, density: int, *, spread: int, scatter: int, profile: tuple[int, ...]
+    ) -> None:
+        """Groups of `strokes` from about one place in about one direction; `spread` in 256ths of a circle."""
+        start = self.places(density)
+        n = start.shape[1]
+        draw = self.random.randint
+        direction = draw(0, DIRECTIONS, (n, 1)) + draw(-spread, spread + 1, (n, strokes))
+        start = start[:, :, None] + draw(-scatter * FRACTION, scatter * FRACTION + 1, (2, n, strokes))
+        lengths = draw(length * 20, length * 64 + 1, (n, strokes))
+        widths = draw(width * 20, width * 64 + 1, (n, strokes))
+        level = draw(-600, 601, (n, 1)) + draw(-300, 301, (n, strokes))
+        self.paint(start, direction, lengths, widths, level, length, profile)
+
+    def ferns(self, length: int, branches: int, density: int) -> None:
+        """Stems of about `length` pixels with pairs of branches, each with its shadow."""
+        start = self.places(density)
+        n = start.shape[1]
+        draw = self.random.randint
+        direction = draw(0, DIRECTIONS, (n, 1))
+        lengths = draw(length * 32, length * 64 + 1, (n, 1))
+        level = draw(-500, 501, (n, 1))
+        along = np.arange(branches) * 256 // branches  # of the stem, in 256ths
+        offset = lengths * along >> 8
+        base = start[:, :, None] + (self.unit[:, direction % DIRECTIONS] * offset >> 10)
+        reach = lengths * (256 - along) * 85 >> 16
+        thin = np.full_like(reach, 80)
+        angle = draw(30, 44, (n, 1))
+        for side in (-1, 1):
+            levels = level + draw(-200, 201, reach.shape)
+            self.paint(base, direction + side * angle, reach, thin, levels, length // 2, (-800, 900, 300, -600)[::side])
+        self.paint(start[:, :, None], direction, lengths, np.full_like(lengths, 48), level, length, (200, 900, 700, -600))
+
+    def paint(
+        self,
+        start: np.ndarray,
+        direction: np.ndarray,
+        lengths: np.ndarray,
+        widths: np.ndarray,
+        level: np.ndarray,
+        longest: int,
+        profile: tuple[int, ...],
+    ) -> None:
+        """Strokes that run to a point. start [2, ...], lengths and widths (of a half) in 1/64 pixel, profile [ACROSS]."""
+        direction = np.broadcast_to(direction, lengths.shape).reshape(-1, 1) % DIRECTIONS
+        start = np.broadcast_to(start, (2, *lengths.shape)).reshape(2, -1, 1)
+        steps = np.arange(3 * longest)
+        t = steps * 1024 // len(steps)
+        along = lengths.reshape(-1, 1) * t >> 10
+        half = widths.reshape(-1, 1) * (1024 - t) >> 10
+        samples = 2 * ACROSS
+        s = 2 * np.arange(samples) + 1 - samples
+        index = np.zeros((*along.shape, samples), np.int32)
+        for axis, normal in ((0, 1), (1, -1)):
+            unit, turned = self.unit[axis, direction], normal * self.unit[1 - axis, direction]
+            spine = (start[axis] + (along * unit >> 10)).astype(np.int32)
+            across = (half * turned >> 10).astype(np.int32)
+            place = across[:, :, None] * s.astype(np.int32)
+            place >>= 3
+            place += spine[:, :, None]
+            place >>= 5
+            np.clip(place, -1, 2 * self.size[axis], out=place)
+            index *= self.pixels.shape[axis]
+            index += place
+            index += 1
+        shade = np.repeat(np.array(profile, np.int32), 2)
+        self.pixels.reshape(-1)[index] = level.reshape(-1, 1, 1).astype(np.int32) + shade
+
+    def picture(self) -> np.ndarray:
+        """int64 [H, W]: means of squares of 2 x 2."""
+        inner = self.pixels[1:-1, 1:-1].astype(np.int64)
+        return inner[::2, ::2] + inner[1::2, ::2] + inner[::2, 1::2] + inner[1::2, 1::2]

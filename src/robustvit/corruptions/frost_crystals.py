@@ -1,8 +1,8 @@
 """Drawings of ice: wrinkled sheets, sheaves of needles, fans of blades and ferns, in whole numbers.
 
-A crystal is a group of strokes that run to a point. Each stroke is lit on one side and dark on the other, and the large crystals
-lie under the small ones: edges and lines which noise of the same spectrum does not have, and which networks mind most. Only
-whole numbers are used, so a drawing is the same on every processor.
+A crystal is a group of strokes that run to a point, each lit on one side and dark on the other; later crystals lie on earlier
+ones. This gives edges and lines which noise of the same spectrum does not have, and which networks mind most. Only whole
+numbers are used, so a drawing is the same on every processor.
 """
 
 from __future__ import annotations
@@ -59,13 +59,18 @@ def _sheet(random: np.random.RandomState, H: int, W: int) -> np.ndarray:
         relief += height * np.minimum(creases, 700)
     lit = relief - np.roll(relief, (1, 1), (0, 1))
     lit[0], lit[:, 0] = lit[1], lit[:, 1]
-    grain = random.randint(-2500, 2501, (H, W))
-    return _uneven(random, lit + grain, cell=60)
+    return _uneven(random, lit + _grain(random, H, W, 2500), cell=60, least=500)
 
 
-def _uneven(random: np.random.RandomState, drawing: np.ndarray, cell: int) -> np.ndarray:
-    """Dense ice in some parts and a veil in others."""
-    return drawing * (2400 + value_noise(random, drawing.shape, cell)) >> 11
+def _grain(random: np.random.RandomState, H: int, W: int, strength: int) -> np.ndarray:
+    return random.randint(-strength, strength + 1, (H, W))
+
+
+def _uneven(random: np.random.RandomState, drawing: np.ndarray, cell: int, least: int, centre: int = 0) -> np.ndarray:
+    """Dense ice in some parts, 4096 + `least` strong, and a veil in others, `least` strong; more in the `centre`."""
+    inside = [np.minimum(np.arange(n), np.arange(n)[::-1]) * 2048 // n for n in drawing.shape]  # 0 at the edges, 1024
+    bump = inside[0][:, None] * inside[1] * centre >> 20
+    return drawing * (2048 + least + value_noise(random, drawing.shape, cell) + bump) >> 11
 
 
 def _needles(random: np.random.RandomState, H: int, W: int) -> np.ndarray:
@@ -73,7 +78,7 @@ def _needles(random: np.random.RandomState, H: int, W: int) -> np.ndarray:
     canvas = _Canvas(random, H, W, level=0)
     for length, width, per_sheaf, density in ((120, 7, 9, 5), (75, 5, 9, 8), (40, 4, 7, 12), (16, 2, 4, 16)):
         canvas.crystals(length, width, per_sheaf, density, spread=16, scatter=length // 4, profile=(-700, 500, 300, -500))
-    return canvas.picture()
+    return _uneven(random, canvas.picture() + _grain(random, H, W, 2500), cell=60, least=800, centre=1500)
 
 
 def _fans(random: np.random.RandomState, H: int, W: int) -> np.ndarray:
@@ -81,15 +86,15 @@ def _fans(random: np.random.RandomState, H: int, W: int) -> np.ndarray:
     canvas = _Canvas(random, H, W, level=0)
     for length, width, per_fan, density in ((3, 2, 2, 700), (7, 3, 5, 110), (14, 5, 7, 22), (30, 8, 9, 8)):
         canvas.crystals(length, width, per_fan, density, spread=70, scatter=1, profile=(500, 700, -300, -700))
-    return _uneven(random, canvas.picture(), cell=40)
+    return _uneven(random, canvas.picture() + _grain(random, H, W, 1500), cell=40, least=500, centre=1500)
 
 
 def _ferns(random: np.random.RandomState, H: int, W: int) -> np.ndarray:
     """Ferns: stems with branches on both sides."""
     canvas = _Canvas(random, H, W, level=-100)
-    for length, branches, density in ((120, 26, 4), (80, 18, 9), (48, 12, 12), (24, 6, 8)):
+    for length, branches, density in ((110, 22, 8), (80, 16, 18), (52, 11, 20), (28, 6, 6)):
         canvas.ferns(length, branches, density)
-    return _uneven(random, canvas.picture(), cell=90)
+    return _uneven(random, canvas.picture(), cell=90, least=1000, centre=1000)
 
 
 DRAWINGS: dict[str, Drawing] = {"sheet": _sheet, "needles": _needles, "fans": _fans, "ferns": _ferns}
@@ -130,17 +135,17 @@ class _Canvas:
         draw = self.random.randint
         direction = draw(0, DIRECTIONS, (n, 1))
         lengths = draw(length * 32, length * 64 + 1, (n, 1))
-        level = draw(-500, 501, (n, 1))
+        level = draw(-600, 601, (n, 1))
         along = np.arange(branches) * 256 // branches  # of the stem, in 256ths
         offset = lengths * along >> 8
         base = start[:, :, None] + (self.unit[:, direction % DIRECTIONS] * offset >> 10)
-        reach = lengths * (256 - along) * 85 >> 16
+        reach = lengths * (256 - along) * 60 >> 16
         thin = np.full_like(reach, 80)
-        angle = draw(30, 44, (n, 1))
+        angle = draw(22, 36, (n, 1))
         for side in (-1, 1):
             levels = level + draw(-200, 201, reach.shape)
             self.paint(base, direction + side * angle, reach, thin, levels, length // 2, (-800, 900, 300, -600)[::side])
-        self.paint(start[:, :, None], direction, lengths, np.full_like(lengths, 48), level, length, (200, 900, 700, -600))
+        self.paint(start[:, :, None], direction, lengths, np.full_like(lengths, 72), level, length, (-500, 900, 800, -800))
 
     def paint(
         self,

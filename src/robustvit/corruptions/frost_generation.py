@@ -22,7 +22,7 @@ __all__ = ["bands", "generate"]
 RADII = (1, 2, 4, 8, 16, 32)
 UNIT = 256
 """Brightness is counted in 1/256 of a grey level."""
-ROUNDS = 2
+ROUNDS = 4
 """Of bands and histogram: each disturbs the other a little."""
 
 

@@ -19,7 +19,7 @@ from robustvit.corruptions.frost_crystals import DRAWINGS, box_blur, value_noise
 
 __all__ = ["bands", "generate"]
 
-RADII = (1, 2, 4, 8, 16, 32)
+RADII = (0, 1, 2, 4, 8, 16, 32)
 UNIT = 256
 """Brightness is counted in 1/256 of a grey level."""
 ROUNDS = 4
@@ -35,7 +35,7 @@ def generate(name: str) -> np.ndarray:
     field = DRAWINGS[statistics["drawing"]](random, *size) + _clouds(random, size)
     for _ in range(ROUNDS):
         field = _with_histogram(_with_bands(field, statistics["bands"]), statistics["histogram"])
-    tint = _with_bands(_clouds(random, size), statistics["tint_bands"])
+    tint = _without(_with_bands(_clouds(random, size), statistics["tint_bands"]), field)
     levels, tints = field / UNIT, tint / UNIT
     channels = zip(statistics["channels"], statistics["tint"], strict=True)
     colours = [slope * levels + intercept + share * tints for (slope, intercept), share in channels]
@@ -54,13 +54,22 @@ def _clouds(random: np.random.RandomState, size: tuple[int, int]) -> np.ndarray:
 
 
 def bands(field: np.ndarray) -> list[np.ndarray]:
-    """A whole-numbered field [H, W] as a sum: details from fine to coarse by `RADII` of blur, then what is left."""
+    """A whole-numbered field [H, W] as a sum: details from fine to coarse by `RADII` of blur, then what is left.
+
+    Radius 0 is the mean of neighbours with the weights 1, 2, 1 along rows and columns.
+    """
     parts = []
     for radius in RADII:
-        blurred = box_blur(field, radius)
+        blurred = box_blur(field, radius) if radius else _softened(field)
         parts.append(field - blurred)
         field = blurred
     return [*parts, field - int(field.sum()) // field.size]
+
+
+def _softened(field: np.ndarray) -> np.ndarray:
+    padded = np.pad(field, 1, mode="edge")
+    rows = padded[:-2] + 2 * padded[1:-1] + padded[2:]
+    return (rows[:, :-2] + 2 * rows[:, 1:-1] + rows[:, 2:]) >> 4
 
 
 def _with_bands(field: np.ndarray, sds: list[float]) -> np.ndarray:
@@ -71,6 +80,13 @@ def _with_bands(field: np.ndarray, sds: list[float]) -> np.ndarray:
         gain = math.isqrt((round(sd * UNIT) ** 2 * field.size << 40) // max(power, 1))
         total += part * gain >> 20
     return total
+
+
+def _without(field: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """What of a field does not follow the other: the remainder of linear regression."""
+    other = other - int(other.sum()) // other.size
+    slope = (int((field * other).sum()) << 20) // int((other * other).sum())
+    return field - (other * slope >> 20)
 
 
 def _with_histogram(field: np.ndarray, shares: list[int]) -> np.ndarray:

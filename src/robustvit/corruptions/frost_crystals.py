@@ -17,8 +17,10 @@ __all__ = ["DRAWINGS", "box_blur", "value_noise"]
 
 Drawing = Callable[[np.random.RandomState, int, int], np.ndarray]
 DIRECTIONS = 256
-ACROSS = 4
-"""Samples over the width of a stroke."""
+SAMPLES = 8
+"""Over the width of a stroke."""
+AT_ONCE = 256
+"""Strokes."""
 FRACTION = 64
 """Positions are whole numbers of 1/64 pixel."""
 
@@ -37,14 +39,14 @@ def value_noise(random: np.random.RandomState, size: tuple[int, int], cell: int)
 
 
 def box_blur(field: np.ndarray, radius: int) -> np.ndarray:
-    """Means of a whole-numbered field over squares of 2 radius + 1 pixels, rounded down; edges repeat."""
+    """Means of a whole-numbered field over squares of 2 radius + 1 pixels, rounded; edges repeat."""
     for axis in (0, 1):
         n = field.shape[axis]
         width = [(0, 0), (0, 0)]
         width[axis] = (radius + 1, radius)
         sums = np.pad(field, width, mode="edge").cumsum(axis)
         later, earlier = (sums.take(range(s, s + n), axis) for s in (2 * radius + 1, 0))
-        field = (later - earlier) // (2 * radius + 1)
+        field = (later - earlier + radius) // (2 * radius + 1)
     return field
 
 
@@ -101,10 +103,10 @@ DRAWINGS: dict[str, Drawing] = {"sheet": _sheet, "needles": _needles, "fans": _f
 
 
 class _Canvas:
-    """What is painted later covers what is below; a margin of one pixel takes what falls outside."""
+    """Half pixels. What is painted later covers what is below; a margin of one takes what falls outside."""
 
     def __init__(self, random: np.random.RandomState, H: int, W: int, level: int) -> None:
-        self.random, self.size, self.scale = random, (H, W), 2
+        self.random, self.size = random, (H, W)
         self.pixels = np.full((2 * H + 2, 2 * W + 2), level, np.int32)
         cosines, sines = circle(DIRECTIONS)
         self.unit = np.rint(np.stack([sines, cosines]) * 1024).astype(np.int64)
@@ -157,32 +159,42 @@ class _Canvas:
         longest: int,
         profile: tuple[int, ...],
     ) -> None:
-        """Strokes that run to a point. start [2, ...], lengths and widths (of a half) in 1/64 pixel, profile [ACROSS]."""
-        direction = np.broadcast_to(direction, lengths.shape).reshape(-1, 1) % DIRECTIONS
-        start = np.broadcast_to(start, (2, *lengths.shape)).reshape(2, -1, 1)
-        steps = np.arange(3 * longest)
-        t = steps * 1024 // len(steps)
-        along = lengths.reshape(-1, 1) * t >> 10
-        half = widths.reshape(-1, 1) * (1024 - t) >> 10
-        samples = 2 * ACROSS
-        s = 2 * np.arange(samples) + 1 - samples
-        index = np.zeros((*along.shape, samples), np.int32)
+        """Strokes that run to a point. start [2, ...], lengths and widths (of a half) in 1/64 pixel; profile: brightness across."""
+        n = lengths.size
+        start = np.broadcast_to(start, (2, *lengths.shape)).reshape(2, n, 1)
+        columns = [np.broadcast_to(values, lengths.shape).reshape(n, 1) for values in (direction, lengths, widths, level)]
+        for first in range(0, n, AT_ONCE):
+            part = slice(first, first + AT_ONCE)
+            self._paint(start[:, part], *(values[part] for values in columns), longest, profile)
+
+    def _paint(
+        self,
+        start: np.ndarray,
+        direction: np.ndarray,
+        lengths: np.ndarray,
+        widths: np.ndarray,
+        level: np.ndarray,
+        longest: int,
+        profile: tuple[int, ...],
+    ) -> None:
+        t = np.arange(3 * longest) * 1024 // (3 * longest)
+        along, half = lengths * t >> 10, widths * (1024 - t) >> 10
+        across = (2 * np.arange(SAMPLES) + 1 - SAMPLES).astype(np.int32)
+        index = np.zeros((*along.shape, SAMPLES), np.int32)
         for axis, normal in ((0, 1), (1, -1)):
-            unit, turned = self.unit[axis, direction], normal * self.unit[1 - axis, direction]
+            unit, turned = self.unit[axis, direction % DIRECTIONS], normal * self.unit[1 - axis, direction % DIRECTIONS]
             spine = (start[axis] + (along * unit >> 10)).astype(np.int32)
-            across = (half * turned >> 10).astype(np.int32)
-            place = across[:, :, None] * s.astype(np.int32)
-            place >>= 3
+            place = (half * turned >> 10).astype(np.int32)[:, :, None] * across >> 3  # SAMPLES
             place += spine[:, :, None]
-            place >>= 5
+            place >>= 5  # half pixels
             np.clip(place, -1, 2 * self.size[axis], out=place)
             index *= self.pixels.shape[axis]
             index += place
             index += 1
-        shade = np.repeat(np.array(profile, np.int32), 2)
-        self.pixels.reshape(-1)[index] = level.reshape(-1, 1, 1).astype(np.int32) + shade
+        shade = np.repeat(np.array(profile, np.int32), SAMPLES // len(profile))
+        self.pixels.reshape(-1)[index] = level[:, :, None].astype(np.int32) + shade
 
     def picture(self) -> np.ndarray:
-        """int64 [H, W]: means of squares of 2 x 2."""
+        """int64 [H, W]: sums of squares of 2 x 2."""
         inner = self.pixels[1:-1, 1:-1].astype(np.int64)
         return inner[::2, ::2] + inner[1::2, ::2] + inner[::2, 1::2] + inner[1::2, 1::2]

@@ -32,7 +32,7 @@ def generate(name: str) -> np.ndarray:
     statistics = _statistics()[name]
     size = statistics["height"], statistics["width"]
     random = np.random.RandomState(statistics["seed"])
-    field = DRAWINGS[statistics["drawing"]](random, *size) + _clouds(random, size)
+    field = 16 * DRAWINGS[statistics["drawing"]](random, *size) + _clouds(random, size)
     for _ in range(ROUNDS):
         field = _with_histogram(_with_bands(field, statistics["bands"]), statistics["histogram"])
     tint = _without(_with_bands(_clouds(random, size), statistics["tint_bands"]), field)
@@ -50,7 +50,7 @@ def _statistics() -> dict[str, Any]:
 
 def _clouds(random: np.random.RandomState, size: tuple[int, int]) -> np.ndarray:
     """Smooth noise: the coarse part of a texture, and a little of every size."""
-    return sum(value_noise(random, size, cell) * cell >> 8 for cell in (256, 128, 64, 32, 16, 8, 4, 2))  # type: ignore[return-value]
+    return sum(value_noise(random, size, cell) * cell >> 4 for cell in (256, 128, 64, 32, 16, 8, 4, 2))  # type: ignore[return-value]
 
 
 def bands(field: np.ndarray) -> list[np.ndarray]:
@@ -69,7 +69,7 @@ def bands(field: np.ndarray) -> list[np.ndarray]:
 def _softened(field: np.ndarray) -> np.ndarray:
     padded = np.pad(field, 1, mode="edge")
     rows = padded[:-2] + 2 * padded[1:-1] + padded[2:]
-    return (rows[:, :-2] + 2 * rows[:, 1:-1] + rows[:, 2:]) >> 4
+    return (rows[:, :-2] + 2 * rows[:, 1:-1] + rows[:, 2:] + 8) >> 4
 
 
 def _with_bands(field: np.ndarray, sds: list[float]) -> np.ndarray:

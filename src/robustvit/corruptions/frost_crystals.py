@@ -7,7 +7,8 @@ numbers are used, so a drawing is the same on every processor.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -25,10 +26,15 @@ FRACTION = 64
 """Positions are whole numbers of 1/64 pixel."""
 
 
+def _whole(random: np.random.RandomState, low: int, high: int, shape: Sequence[int]) -> np.ndarray:
+    """low .. high - 1; the type is stated, because the default is another one on some systems."""
+    return random.randint(low, high, tuple(shape), dtype=np.int64)
+
+
 def value_noise(random: np.random.RandomState, size: tuple[int, int], cell: int) -> np.ndarray:
     """int64 [H, W] within -2048 .. 2048: random values at the corners of square cells, smooth in between."""
     counts = [n // cell + 2 for n in size]
-    values = random.randint(-2048, 2049, counts).astype(np.int64)
+    values = _whole(random, -2048, 2049, counts)
     for axis, n in enumerate(size):
         first, t = np.divmod(np.arange(n), cell)
         t = t * 1024 // cell
@@ -65,7 +71,7 @@ def _sheet(random: np.random.RandomState, H: int, W: int) -> np.ndarray:
 
 
 def _grain(random: np.random.RandomState, H: int, W: int, strength: int) -> np.ndarray:
-    return random.randint(-strength, strength + 1, (H, W))
+    return _whole(random, -strength, strength + 1, (H, W))
 
 
 def _uneven(random: np.random.RandomState, drawing: np.ndarray, cell: int, least: int, centre: int = 0) -> np.ndarray:
@@ -114,7 +120,7 @@ class _Canvas:
     def places(self, density: int) -> np.ndarray:
         """[2, n]: rows and columns, `density` of them on 10000 pixels."""
         n = self.size[0] * self.size[1] * density // 10000
-        return np.stack([self.random.randint(0, side * FRACTION, n) for side in self.size])
+        return np.stack([_whole(self.random, 0, side * FRACTION, (n,)) for side in self.size])
 
     def crystals(
         self, length: int, width: int, strokes: int, density: int, *, spread: int, scatter: int, profile: tuple[int, ...]
@@ -122,7 +128,7 @@ class _Canvas:
         """Groups of `strokes` from about one place in about one direction; `spread` in 256ths of a circle."""
         start = self.places(density)
         n = start.shape[1]
-        draw = self.random.randint
+        draw = partial(_whole, self.random)
         direction = draw(0, DIRECTIONS, (n, 1)) + draw(-spread, spread + 1, (n, strokes))
         start = start[:, :, None] + draw(-scatter * FRACTION, scatter * FRACTION + 1, (2, n, strokes))
         lengths = draw(length * 20, length * 64 + 1, (n, strokes))
@@ -134,7 +140,7 @@ class _Canvas:
         """Stems of about `length` pixels with pairs of branches, each with its shadow."""
         start = self.places(density)
         n = start.shape[1]
-        draw = self.random.randint
+        draw = partial(_whole, self.random)
         direction = draw(0, DIRECTIONS, (n, 1))
         lengths = draw(length * 32, length * 64 + 1, (n, 1))
         level = draw(-600, 601, (n, 1))
@@ -159,7 +165,15 @@ class _Canvas:
         longest: int,
         profile: tuple[int, ...],
     ) -> None:
-        """Strokes that run to a point. start [2, ...], lengths and widths (of a half) in 1/64 pixel; profile: brightness across."""
+        """Strokes that run to a point.
+
+        Args:
+            start: [2, ...]: row and column, in 1/64 pixel as lengths and widths (of a half).
+            direction: in 256ths of a circle; with lengths, widths and level [...] it is broadcast.
+            level: brightness.
+            longest: of the lengths, in pixels.
+            profile: brightness across the stroke, added to the level.
+        """
         n = lengths.size
         start = np.broadcast_to(start, (2, *lengths.shape)).reshape(2, n, 1)
         columns = [np.broadcast_to(values, lengths.shape).reshape(n, 1) for values in (direction, lengths, widths, level)]

@@ -1,7 +1,7 @@
 """Textures of frost: generated ones, which stand in for the published photographs, or the user's own photographs.
 
-The photographs of the published program have no stated licence and are not distributed here. The generated textures share
-their sizes, brightness histograms, colours and (softened) power spectra, but not their crystals: see `_generate`.
+The photographs of the published program have no stated licence and are not distributed here. The generated textures have
+their sizes and statistics, and crystals of the same kinds: see `frost_generation`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ numbers are used, so a drawing is the same on every processor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -108,6 +109,33 @@ def _ferns(random: np.random.RandomState, H: int, W: int) -> np.ndarray:
 DRAWINGS: dict[str, Drawing] = {"sheet": _sheet, "needles": _needles, "fans": _fans, "ferns": _ferns}
 
 
+@dataclass(frozen=True)
+class _Strokes:
+    """Lines that run to a point, in the order of painting; all fields are broadcast to the shape of `lengths`.
+
+    Attributes:
+        start: [2, ...], row and column, in 1/64 pixel as `lengths` and `widths` (of a half).
+        direction: in 256ths of a circle.
+        level: brightness.
+    """
+
+    start: np.ndarray
+    direction: np.ndarray
+    lengths: np.ndarray
+    widths: np.ndarray
+    level: np.ndarray
+
+    def parts(self) -> Iterator[_Strokes]:
+        """At most `AT_ONCE` strokes each, which keeps memory small: start [2, n, 1], others [n, 1]."""
+        shape, n = self.lengths.shape, self.lengths.size
+        start = np.broadcast_to(self.start, (2, *shape)).reshape(2, n, 1)
+        fields = (self.direction, self.lengths, self.widths, self.level)
+        flat = [np.broadcast_to(values, shape).reshape(n, 1) for values in fields]
+        for first in range(0, n, AT_ONCE):
+            part = slice(first, first + AT_ONCE)
+            yield _Strokes(start[:, part], *(values[part] for values in flat))
+
+
 class _Canvas:
     """Half pixels. What is painted later covers what is below; a margin of one takes what falls outside."""
 
@@ -134,7 +162,7 @@ class _Canvas:
         lengths = draw(length * 20, length * 64 + 1, (n, strokes))
         widths = draw(width * 20, width * 64 + 1, (n, strokes))
         level = draw(-600, 601, (n, 1)) + draw(-300, 301, (n, strokes))
-        self.paint(start, direction, lengths, widths, level, length, profile)
+        self.paint(_Strokes(start, direction, lengths, widths, level), length, profile)
 
     def ferns(self, length: int, branches: int, density: int) -> None:
         """Stems of about `length` pixels with pairs of branches, each with its shadow."""
@@ -152,52 +180,25 @@ class _Canvas:
         angle = draw(22, 36, (n, 1))
         for side in (-1, 1):
             levels = level + draw(-200, 201, reach.shape)
-            self.paint(base, direction + side * angle, reach, thin, levels, length // 2, (-800, 900, 300, -600)[::side])
-        self.paint(start[:, :, None], direction, lengths, np.full_like(lengths, 72), level, length, (-500, 900, 800, -800))
+            twigs = _Strokes(base, direction + side * angle, reach, thin, levels)
+            self.paint(twigs, length // 2, (-800, 900, 300, -600)[::side])
+        stems = _Strokes(start[:, :, None], direction, lengths, np.full_like(lengths, 72), level)
+        self.paint(stems, length, (-500, 900, 800, -800))
 
-    def paint(
-        self,
-        start: np.ndarray,
-        direction: np.ndarray,
-        lengths: np.ndarray,
-        widths: np.ndarray,
-        level: np.ndarray,
-        longest: int,
-        profile: tuple[int, ...],
-    ) -> None:
-        """Strokes that run to a point.
+    def paint(self, strokes: _Strokes, longest: int, profile: tuple[int, ...]) -> None:
+        """Strokes of at most `longest` pixels; profile: brightness across them, added to their level."""
+        for part in strokes.parts():
+            self._paint(part, longest, profile)
 
-        Args:
-            start: [2, ...]: row and column, in 1/64 pixel as lengths and widths (of a half).
-            direction: in 256ths of a circle; with lengths, widths and level [...] it is broadcast.
-            level: brightness.
-            longest: of the lengths, in pixels.
-            profile: brightness across the stroke, added to the level.
-        """
-        n = lengths.size
-        start = np.broadcast_to(start, (2, *lengths.shape)).reshape(2, n, 1)
-        columns = [np.broadcast_to(values, lengths.shape).reshape(n, 1) for values in (direction, lengths, widths, level)]
-        for first in range(0, n, AT_ONCE):
-            part = slice(first, first + AT_ONCE)
-            self._paint(start[:, part], *(values[part] for values in columns), longest, profile)
-
-    def _paint(
-        self,
-        start: np.ndarray,
-        direction: np.ndarray,
-        lengths: np.ndarray,
-        widths: np.ndarray,
-        level: np.ndarray,
-        longest: int,
-        profile: tuple[int, ...],
-    ) -> None:
+    def _paint(self, strokes: _Strokes, longest: int, profile: tuple[int, ...]) -> None:
         t = np.arange(3 * longest) * 1024 // (3 * longest)
-        along, half = lengths * t >> 10, widths * (1024 - t) >> 10
+        along, half = strokes.lengths * t >> 10, strokes.widths * (1024 - t) >> 10
+        direction = strokes.direction % DIRECTIONS
         across = (2 * np.arange(SAMPLES) + 1 - SAMPLES).astype(np.int32)
         index = np.zeros((*along.shape, SAMPLES), np.int32)
         for axis, normal in ((0, 1), (1, -1)):
-            unit, turned = self.unit[axis, direction % DIRECTIONS], normal * self.unit[1 - axis, direction % DIRECTIONS]
-            spine = (start[axis] + (along * unit >> 10)).astype(np.int32)
+            unit, turned = self.unit[axis, direction], normal * self.unit[1 - axis, direction]
+            spine = (strokes.start[axis] + (along * unit >> 10)).astype(np.int32)
             place = (half * turned >> 10).astype(np.int32)[:, :, None] * across >> 3  # SAMPLES
             place += spine[:, :, None]
             place >>= 5  # half pixels
@@ -206,7 +207,7 @@ class _Canvas:
             index += place
             index += 1
         shade = np.repeat(np.array(profile, np.int32), SAMPLES // len(profile))
-        self.pixels.reshape(-1)[index] = level[:, :, None].astype(np.int32) + shade
+        self.pixels.reshape(-1)[index] = strokes.level[:, :, None].astype(np.int32) + shade
 
     def picture(self) -> np.ndarray:
         """int64 [H, W]: sums of squares of 2 x 2."""

@@ -104,10 +104,15 @@ def compare(
             values.append([psnr(images, clean), ssim(images, clean), *right])
         return torch.tensor(values).mean(0)
 
-    rows = torch.stack([torch.stack([row(severity, folder), row(severity, None)]) for severity in SEVERITIES])
-    for name, (photo, ours) in zip([*SEVERITIES, "mean"], [*rows, rows.mean(0)], strict=True):
+    def show(name: str, photo: Tensor, ours: Tensor) -> None:
         values = torch.cat([photo, ours, ours - photo]).tolist()
         print(f"{name:>9}" + "".join(f"{value:16.3f}" for value in values), flush=True)
+
+    rows = []
+    for severity in SEVERITIES:
+        rows.append(torch.stack([row(severity, folder), row(severity, None)]))
+        show(str(severity), *rows[-1])
+    show("mean", *torch.stack(rows).mean(0))
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from robustvit.files import write_whole
 
-__all__ = ["csv_cell", "write_csv"]
+__all__ = ["csv_cell", "csv_text", "write_csv"]
 
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 """With these, spreadsheets take a text for a formula and run it."""
@@ -32,6 +32,11 @@ def csv_cell(value: Any) -> Any:
     if isinstance(value, str | Path) and str(value).startswith(_FORMULAS) and not _is_number(str(value)):
         return f"'{value}"
     return value
+
+
+def csv_text(cell: str) -> str:
+    """A text as it was before `csv_cell`."""
+    return cell[1:] if cell.startswith("'") and csv_cell(cell[1:]) == cell else cell
 
 
 def _is_number(text: str) -> bool:

@@ -14,6 +14,7 @@ from torch import nn
 
 import robustvit as rv
 from robustvit.cli.measured import tell_notes
+from robustvit.data.pictures import ArrayPictures
 from robustvit.evaluation.classes import ClassMismatchError, match_classes, read_class_map
 from robustvit.evaluation.imagenet_names import imagenet_label, look_up
 from robustvit.metrics.imagenet_classes import IMAGENET_WNIDS
@@ -123,3 +124,55 @@ def test_accuracy_at_chance_is_reported_as_a_mismatch_of_classes(tmp_path: Path,
     mended = rv.evaluate(ByColour(10), data, "clean", class_map=place)
     assert mended.clean == 1
     assert [note.kind for _, note in mended.remarks()] == []
+
+
+def test_the_class_map_to_be_edited_is_of_this_run_and_told_only_where_it_is(tmp_path: Path) -> None:
+    data = save(tmp_path / "set", {f"c{k}": 9 - k for k in range(10)}, count=3)
+    [(_, without)] = rv.evaluate(ByColour(10), data, "clean").remarks()
+    assert without.kind == "class-mismatch"
+    assert "template" not in without.text + without.file
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "class_map_template.json").write_text('{"cat": 3}')  # of another data set
+    results = rv.evaluate(ByColour(10), data, "clean", output=out)
+    [(_, note)] = results.remarks()
+    assert json.loads((out / note.file).read_text()) == {f"c{k}": k for k in range(10)}
+    assert (out / "class_map_template.json").read_text() == '{"cat": 3}'
+    assert note.file in (out / "report.html").read_text()
+    (out / note.file).unlink()
+    resumed = rv.evaluate(ByColour(10), data, "clean", output=out, resume=True)
+    assert resumed.remarks() == results.remarks()
+    assert (out / note.file).is_file()
+
+
+def unnamed(count: int, answer: int) -> ArrayPictures:
+    images = np.full((count, 32, 32, 3), (answer % 256, answer // 256, 0), np.uint8)
+    return ArrayPictures(images, [(answer + 1) % 1000] * count, "unnamed")
+
+
+def test_without_names_of_classes_no_class_map_is_offered(tmp_path: Path) -> None:
+    [(_, note)] = rv.evaluate(ByColour(), unnamed(100, 207), "clean", output=tmp_path, examples=0).remarks()
+    assert note.kind == "class-mismatch"
+    assert "class map" not in note.text.lower()
+    assert not note.file
+    assert not list(tmp_path.glob("class_map*"))
+
+
+def test_an_untrained_network_is_called_that_and_no_mismatch(tmp_path: Path) -> None:
+    data = save(tmp_path / "set", {f"c{k}": 9 - k for k in range(10)}, count=3)
+    network = ByColour(10)
+    network.is_untrained = True
+    results = rv.evaluate(network, data, "clean", output=tmp_path / "out")
+    [(_, note)] = results.remarks()
+    assert note.kind == "untrained"
+    assert note.text.replace("'", "&#39;") in render_page(results)
+    assert not list((tmp_path / "out").glob("class_map*"))
+
+
+def test_answers_of_imagenet_networks_have_imagenets_names_where_the_pictures_have_none() -> None:
+    results = rv.evaluate(ByColour(), unnamed(2, 207), "clean", predictions=True)
+    row = next(results.predictions[0].rows())
+    assert (row["prediction"], row["label"]) == (imagenet_label(207), imagenet_label(208))
+    assert results.models[0].examples[0].pictures[0].answer == imagenet_label(207)
+    own = rv.evaluate(ByColour(label_names=[f"mine {i}" for i in range(1000)]), unnamed(2, 207), "clean", predictions=True)
+    assert next(own.predictions[0].rows())["prediction"] == "mine 207"

@@ -57,6 +57,64 @@ def test_a_finished_run_without_the_answers_is_not_shown_where_they_are_asked_fo
     assert len(rows_in(tmp_path / "more" / "predictions.csv")) == 10
 
 
+def plain(tables: tuple[Any, ...]) -> list[dict[str, Any]]:
+    return [{**row, "confidence": pytest.approx(row["confidence"], abs=1e-5)} for table in tables for row in table.rows()]
+
+
+class Counts(ByGrey):
+    """Notes how many pictures it was shown, without those that try it alone."""
+
+    seen = 0
+
+    def forward(self, x: Any) -> Any:
+        type(self).seen += len(x) if len(x) > 1 else 0
+        return super().forward(x)
+
+
+def test_the_answers_of_a_finished_run_are_read_back(pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Counts, "seen", 0)
+    how: Any = dict(severity=3, attacks=["fgsm"], output=tmp_path, predictions=True)
+    networks = {"=a": Counts(), "b": Counts()}
+    first = rv.evaluate(networks, pictures, "fog", **how)
+    asked = Counts.seen
+    again = rv.evaluate(networks, pictures, "fog", resume=True, **how)
+    assert Counts.seen == asked
+    assert len(first.predictions) == len(again.predictions) == 2
+    assert [row for table in again.predictions for row in table.rows()] == plain(first.predictions)
+    path = tmp_path / "predictions.csv"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.warns(UserWarning, match=r"predictions\.csv is not used"):
+        anew = rv.evaluate(networks, pictures, "fog", resume=True, **how)
+    assert [row for table in anew.predictions for row in table.rows()] == plain(first.predictions)
+    assert len(rows_in(path)) == 2 * 3 * 10
+
+
+def test_answers_that_were_asked_for_once_stay_up_to_date(pictures: Path, tmp_path: Path) -> None:
+    rv.evaluate(ByGrey(), pictures, "clean", output=tmp_path, predictions=True)
+    before = (tmp_path / "predictions.csv").read_bytes()
+    rv.evaluate(ByGrey(), pictures, "clean", output=tmp_path)
+    assert (tmp_path / "predictions.csv").read_bytes() == before
+    rv.evaluate(ByGrey(), pictures, "clean", output=tmp_path, resume=True)
+    assert (tmp_path / "predictions.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize("attacks", [[], ["fgsm"]])
+def test_pictures_for_the_report_are_made_where_a_finished_run_has_none(
+    attacks: list[str], pictures: Path, tmp_path: Path
+) -> None:
+    how: Any = dict(suite="fog", severity=3, attacks=attacks, output=tmp_path)
+    first = rv.evaluate(ByGrey(), pictures, examples=0, predictions=True, **how)
+    answers = (tmp_path / "predictions.csv").read_bytes()
+    assert not first.models[0].examples
+    again = rv.evaluate(ByGrey(), pictures, examples=2, resume=True, **how)
+    assert len(again.models[0].examples) == 2
+    assert bool(again.models[0].attack_examples) == bool(attacks)
+    assert again.rows() == first.rows()
+    assert rv.Results.load(tmp_path).models[0].examples == again.models[0].examples
+    assert again.models[0].examples[0].pictures[0].image in (tmp_path / "report.html").read_text()
+    assert (tmp_path / "predictions.csv").read_bytes() == answers
+
+
 def test_the_command_writes_the_answers_on_request(tmp_path: Path) -> None:
     options = ["--data", "scenes-easy:4", "--suite", "fog", "--severity", "3", "5", "--output", str(tmp_path), "--predictions"]
     assert main(["eval", "vit_pico", *options]) == 0

@@ -52,13 +52,12 @@ def print_results(results: Results, table: Table, compared: Callable[[Difference
 
 def tell_notes(results: Results, output: Path) -> None:
     """Says on stderr what to know before using the numbers, and where they are."""
-    from robustvit.evaluation.classes import TEMPLATE
     from robustvit.report.page import REMARK_TITLES
 
     for names, remark in results.remarks():
         note(f"{REMARK_TITLES[remark.kind]}{f' ({names})' if names else ''}: {remark.text}")
-        if remark.kind == "class-mismatch" and (output / TEMPLATE).exists():
-            note(f"{output / TEMPLATE} has the classes with the outputs that were taken for them: edit it, and give it")
+        if remark.file:
+            note(f"{output / remark.file} has the classes with the outputs that were taken for them: edit it, and give it")
     note(f"{output}/report.html shows it; {output}/results.json and results.csv have the numbers")
 
 

@@ -6,6 +6,7 @@ import difflib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -80,18 +81,17 @@ def match_classes(
             )
         if not classes:
             raise ClassMismatchError("a class map needs names of classes, and these pictures have numbers only")
-        return _named(outputs, classes, _mapped(classes, outputs, class_map), label_names, "class map")
+        return _named(outputs, classes, _mapped(classes, outputs, class_map), _labels(outputs, label_names), "class map")
     if subset is not None:
         return _subset(classes, outputs, subset)
     if not classes:
-        names = dict(enumerate(label_names)) if len(label_names) == outputs else {}
-        return Matching(outputs, tuple(range(outputs)), names=names)
+        return Matching(outputs, tuple(range(outputs)), names=dict(enumerate(_labels(outputs, label_names))))
     if len(label_names) == outputs and len(set(label_names)) == outputs and set(classes) <= set(label_names):
         places = {name: i for i, name in enumerate(label_names)}
         return _named(outputs, classes, tuple(places[name] for name in classes), label_names, "the network's label names")
     if outputs == IMAGENET_OUTPUTS and (lookup := look_up(classes)).found:
         if lookup.is_complete:
-            labels = [imagenet_label(i) for i in range(outputs)]
+            labels = _labels(outputs)
             return _named(outputs, classes, tuple(lookup.found[name] for name in classes), labels, "ImageNet's names")
         if 2 * (len(lookup.found) + len(lookup.ambiguous)) >= len(classes):
             raise _unclear(classes, lookup)
@@ -103,6 +103,13 @@ def match_classes(
         "from the name of a folder to the index of an output",
         dict.fromkeys(classes),
     )
+
+
+def _labels(outputs: int, label_names: Sequence[str] = ()) -> Sequence[str]:
+    """What outputs are called: as the network says, or as ImageNet's classes where there are as many; else empty."""
+    if len(label_names) == outputs:
+        return label_names
+    return [imagenet_label(i) for i in range(outputs)] if outputs == IMAGENET_OUTPUTS else ()
 
 
 def label_names_of(model: Any) -> tuple[str, ...]:
@@ -197,10 +204,24 @@ def read_class_map(path: str | Path) -> dict[str, int]:
 
 
 def write_template(folder: Path, template: Mapping[str, Any]) -> Path:
-    """Writes a class map to be edited; one that is there already is left alone, as somebody may have edited it."""
-    path = folder / TEMPLATE
+    """Writes a class map to be edited.
+
+    One of the same classes that is there already is left alone, as somebody may have edited it; so is one of other classes,
+    beside which this one gets a number.
+    """
+    first = Path(TEMPLATE)
+    names = (TEMPLATE if i == 1 else f"{first.stem}-{i}{first.suffix}" for i in count(1))
+    path = next(path for name in names if not (path := folder / name).exists() or _has_classes(path, template))
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         with write_whole(path) as file:
             file.write_text(json.dumps(dict(template), indent=1) + "\n")
     return path
+
+
+def _has_classes(path: Path, template: Mapping[str, Any]) -> bool:
+    try:
+        stored = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(stored, dict) and stored.keys() == template.keys()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -21,10 +21,11 @@ from robustvit.evaluation.attacking import as_attacks
 from robustvit.evaluation.classes import ClassMismatchError, read_class_map, write_template
 from robustvit.evaluation.conditions import Damage
 from robustvit.evaluation.differences import differences_of
-from robustvit.evaluation.notes import few_pictures_note
+from robustvit.evaluation.finished_parts import with_all_parts
+from robustvit.evaluation.notes import Note, few_pictures_note
 from robustvit.evaluation.plan import Job, Settings, plan
 from robustvit.evaluation.processes import Processes, join_processes
-from robustvit.evaluation.results import Results
+from robustvit.evaluation.results import ModelResults, Results
 from robustvit.evaluation.runs import NetworkRun, Report, run_network
 from robustvit.evaluation.stored_work import StoredWork
 from robustvit.evaluation.unfinished import (
@@ -92,9 +93,9 @@ def evaluate(
         output: folder for the results, see `Results.save`; meanwhile for what is done so far, so that an interrupted run
             can go on. The result of another run there is not replaced; that of this very run is.
         resume: go on with what is in `output`. A run that is finished there is not repeated; files of it that are missing
-            are written again.
+            are written again, and predictions or pictures for the report that it was not asked for are measured.
         predictions: keep the answer to every picture under every condition: `Results.predictions`, and predictions.csv in
-            `output`.
+            `output`. One of this very run that is there already is kept up even if this is False.
         report: told about progress; True shows a bar on stderr.
 
     Raises:
@@ -169,31 +170,44 @@ def _run_and_save(work: _Work, processes: Processes, output: Path, resume: bool)
     own = fingerprint_of(work.models, work.jobs, work.suites, work.settings)
     fingerprint = processes.gather(own)[0]  # machines may have copies of the pictures, with other times
     finished = finished_results(output, fingerprint)
-    has_answers = not work.settings.predictions or (output / "predictions.csv").is_file()  # they cannot be had from JSON
-    if resume and has_answers and finished is not None:
-        if processes.rank == 0:
-            finished.complete(output)
-            end_work(output)
-        processes.gather(None)
-        return finished
+    has_answers = finished is not None and (output / "predictions.csv").is_file()
+    if resume and finished is not None:
+        shown = with_all_parts(finished, output, work.models, work.jobs, work.examples, work.settings.predictions)
+        processes.gather(None)  # all have looked at the files
+        if shown is not None:
+            if processes.rank == 0:
+                shown = _with_class_maps(work, shown, output)
+                shown.complete(output, instead_of=finished)
+                end_work(output)
+            processes.gather(None)
+            return shown
     title = title_of(work.models, _pictures_of(work), [*work.suites, *(attack.name for attack in work.settings.attacks)])
     stored = begin_work(output, fingerprint, title, resume, processes)
-    results = _run(work, processes, stored)
+    keeps_answers = work.settings.predictions or has_answers  # a file that was asked for once does not vanish
+    results = _run(replace(work, settings=replace(work.settings, predictions=keeps_answers)), processes, stored)
     if processes.rank == 0:
+        results = _with_class_maps(work, results, output)
         results.save(output)
-        _offer_class_map(work, results, output)
         end_work(output)
     processes.gather(None)  # nobody leaves before the result is written
     return results
 
 
-def _offer_class_map(work: _Work, results: Results, output: Path) -> None:
-    """Writes the classes with the outputs that were taken for them, where these do not seem to match."""
-    for network in results.models:
-        for job, measured in zip(work.jobs[network.name], network.measurements, strict=True):
-            task = job.tasks[0]
-            if task.pictures.classes and any(note.kind == "class-mismatch" for note in measured.notes):
-                write_template(output, dict(zip(task.pictures.classes, task.targets, strict=True)))
+def _with_class_maps(work: _Work, results: Results, output: Path) -> Results:
+    """Writes the classes with the outputs that were taken for them, where these do not seem to match; notes say so."""
+
+    def offered(note: Note, job: Job) -> Note:
+        classes = job.tasks[0].pictures.classes
+        if note.kind != "class-mismatch" or not classes:
+            return note
+        return replace(note, file=write_template(output, dict(zip(classes, job.tasks[0].targets, strict=True))).name)
+
+    def with_notes(network: ModelResults) -> ModelResults:
+        pairs = zip(work.jobs[network.name], network.measurements, strict=True)
+        measured = tuple(replace(one, notes=tuple(offered(note, job) for note in one.notes)) for job, one in pairs)
+        return replace(network, measurements=measured)
+
+    return replace(results, models=tuple(with_notes(network) for network in results.models))
 
 
 def _pictures_of(work: _Work) -> str:

@@ -19,12 +19,14 @@ class Note:
     """One remark.
 
     Attributes:
-        kind: "class-mismatch" (accuracy at chance level), "few-pictures" or "left-out".
+        kind: "class-mismatch" or "untrained" (accuracy at chance level), "few-pictures" or "left-out".
         text: a sentence or two.
+        file: beside the results, that helps: a class map to be edited; empty where there is none.
     """
 
-    kind: Literal["class-mismatch", "few-pictures", "left-out"]
+    kind: Literal["class-mismatch", "untrained", "few-pictures", "left-out"]
     text: str
+    file: str = ""
 
 
 def few_pictures_note(pictures: int) -> Note | None:
@@ -59,7 +61,9 @@ def left_out_note(measured: Sequence[Condition], missing: Sequence[Condition]) -
     return Note("left-out", " ".join(parts)) if parts else None
 
 
-def chance_note(right: int, pictures: int, outputs: int, matched_by: str) -> Note | None:
+def chance_note(
+    right: int, pictures: int, outputs: int, matched_by: str, *, has_names: bool, is_untrained: bool = False
+) -> Note | None:
     """For an accuracy on clean pictures that is no better than guessing.
 
     Args:
@@ -67,15 +71,23 @@ def chance_note(right: int, pictures: int, outputs: int, matched_by: str) -> Not
         pictures: how many.
         outputs: of the network that compete.
         matched_by: how classes and outputs were matched, see `Matching`.
+        has_names: whether the classes of the pictures have names, which a class map needs.
+        is_untrained: whether the weights are known to be random.
     """
     if not is_at_chance(right, pictures, outputs):
         return None
     p = p_value_of_chance(right, pictures, outputs)
     told = f"{right} of {pictures} clean pictures {'is' if right == 1 else 'are'} right"
+    guessing = f"{told}, which is what guessing among {outputs} classes gives (1 in {outputs}; p = {p:.2g})."
+    if is_untrained:
+        return Note("untrained", f"{guessing} The network is untrained: its weights are random.")
+    remedy = (
+        "A class map says which output each class is (--class-map FILE)."
+        if has_names
+        else "The pictures have labels without names: each label must be the number of an output."
+    )
     return Note(
         "class-mismatch",
-        f"{told}, which is what guessing among {outputs} classes gives (1 in "
-        f"{outputs}; p = {p:.2g}). Probably the classes of the pictures are not the outputs of the network in this order "
-        f"(they were matched by {matched_by}), or the network is not trained for these pictures. A class map says which "
-        "output each class is (--class-map FILE); class_map_template.json, beside the results, is one to be edited.",
+        f"{guessing} Probably the classes of the pictures are not the outputs of the network in this order (they were matched "
+        f"by {matched_by}), or the network is not trained for these pictures. {remedy}",
     )

@@ -340,22 +340,37 @@ class Results:
         return stored
 
     def save(self, folder: str | Path) -> Path:
-        """Writes results.json, results.csv, report.html and, where there are any, predictions.csv; returns the folder."""
+        """Writes results.json, results.csv, report.html and, where there are any, predictions.csv; returns the folder.
+
+        Those of an earlier result there are replaced or removed.
+        """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         for name in ("results.csv", "predictions.csv", "report.html"):
             (folder / name).unlink(missing_ok=True)  # whatever happens now, they are never those of another result
-        with write_whole(folder / "results.json") as file:
-            file.write_text(json.dumps(self.to_json(), indent=1))
+        self._write(folder)
         if self.predictions:
             write_csv(folder / "predictions.csv", prediction_rows(self.predictions))
         self.complete(folder)
         return folder
 
-    def complete(self, folder: Path) -> None:
-        """Writes those of results.csv and report.html that are missing."""
+    def _write(self, folder: Path) -> None:
+        with write_whole(folder / "results.json") as file:
+            file.write_text(json.dumps(self.to_json(), indent=1))
+
+    def complete(self, folder: Path, *, instead_of: Results | None = None) -> None:
+        """Writes those of results.csv and report.html that are missing.
+
+        Args:
+            folder: that has the results.
+            instead_of: what is there, with the same numbers; where anything else of it differs, results.json and report.html
+                are written again.
+        """
         from robustvit.report.page import write_page
 
+        if instead_of is not None and self != instead_of:
+            (folder / "report.html").unlink(missing_ok=True)
+            self._write(folder)
         if not (folder / "results.csv").exists():
             write_csv(folder / "results.csv", [COLUMNS, *(list(row.values()) for row in self.rows())])
         if not (folder / "report.html").exists():

@@ -169,13 +169,14 @@ def _measured(
     return Measurement(job.suites, *about, found.summary, errors or {}, **rest)
 
 
-def _notes(job: Job, scores: Scores, outcome: Outcome) -> list[Note | None]:
+def _notes(run: NetworkRun, job: Job, scores: Scores, outcome: Outcome) -> list[Note | None]:
     """Of a job whose cells are the conditions of the outcome."""
     task = job.tasks[0]
     notes = [few_pictures_note(len(outcome.ids)) if scores.has_bootstraps else None, left_out_note(job.cells, job.left_out)]
     if job.kind == "memory" and CLEAN in job.cells:
         right = int(outcome.correct[job.cells.index(CLEAN)].sum())
-        notes.append(chance_note(right, len(outcome.ids), task.outputs, task.matching.by))
+        known: Any = dict(has_names=bool(task.pictures.classes), is_untrained=bool(getattr(run.model, "is_untrained", False)))
+        notes.append(chance_note(right, len(outcome.ids), task.outputs, task.matching.by, **known))
     return notes
 
 
@@ -196,7 +197,7 @@ def _run_memory(run: NetworkRun, job: Job, part: str, examples: int) -> _Found:
     is_attacked_only = bool(task.attacks) and len(task.conditions) == 1
     return _Found(
         measurement=_measured(
-            job, summaries, errors_of(job.cells, outcome), outcome=outcome, notes=_notes(job, scores, outcome)
+            job, summaries, errors_of(job.cells, outcome), outcome=outcome, notes=_notes(run, job, scores, outcome)
         ),
         scores=scores,
         cells=cells_of(job.cell_suites, job.cells, outcome),
@@ -221,7 +222,9 @@ def _run_files(run: NetworkRun, job: Job, part: str, clean: Outcome | None) -> _
     if suite in ("imagenet-a", "imagenet-r"):
         scores = score_outcome(job.cells, outcome)
         scores = replace(scores, summary={f"{suite.replace('-', '_')}_accuracy": scores.summary["clean_accuracy"]})
-        measured = _measured(job, Summaries(scores.values(run.seed)[0]), outcome=outcome, notes=_notes(job, scores, outcome))
+        measured = _measured(
+            job, Summaries(scores.values(run.seed)[0]), outcome=outcome, notes=_notes(run, job, scores, outcome)
+        )
         return _Found(measured, scores, **rest)
     own = outcome
     conditions: tuple[Condition, ...] = job.cells
@@ -231,7 +234,7 @@ def _run_files(run: NetworkRun, job: Job, part: str, clean: Outcome | None) -> _
     scores = score_outcome(conditions, outcome, against_alexnet=on_imagenet)
     errors = errors_of(conditions, outcome) if on_imagenet else None
     summaries = summarise(conditions, outcome, scores, run.seed)
-    return _Found(_measured(job, summaries, errors, outcome=own, notes=_notes(job, scores, own)), scores, **rest)
+    return _Found(_measured(job, summaries, errors, outcome=own, notes=_notes(run, job, scores, own)), scores, **rest)
 
 
 def _run_films(run: NetworkRun, job: Job, part: str) -> _Found:

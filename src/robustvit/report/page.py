@@ -23,6 +23,7 @@ __all__ = ["Chapter", "page_environment", "render_page", "write_page"]
 
 REMARK_TITLES = {
     "class-mismatch": "Classes do not seem to match",
+    "untrained": "Untrained",
     "few-pictures": "Few pictures",
     "left-out": "Not everything was measured",
 }

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-__all__ = ["progress_bar"]
+__all__ = ["EveryMinute", "progress_bar"]
 
 
 @contextmanager
@@ -22,7 +22,7 @@ def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
     """
     console = Console(stderr=True)
     if not (console.is_terminal or console.is_jupyter):
-        yield _line_a_minute()
+        yield _lines()
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
@@ -36,13 +36,26 @@ def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
         yield report
 
 
-def _line_a_minute() -> Callable[[str, int, int], None]:
-    said = time.monotonic()
+class EveryMinute:
+    """Says when it is time for another line, where there is no terminal for a bar."""
+
+    def __init__(self) -> None:
+        self._said = time.monotonic()
+
+    def is_due(self, *, anyway: bool = False) -> bool:
+        """Whether a minute has passed since this was last true, or there is another reason for a line."""
+        now = time.monotonic()
+        if anyway or now - self._said >= 60:
+            self._said = now
+            return True
+        return False
+
+
+def _lines() -> Callable[[str, int, int], None]:
+    minute = EveryMinute()
 
     def report(what: str, done: int, total: int) -> None:
-        nonlocal said
-        if time.monotonic() - said >= 60:
-            said = time.monotonic()
+        if minute.is_due():
             print(f"{what}: {done} of {total} ({done / max(total, 1):.0%})", file=sys.stderr)  # noqa: T201
 
     return report

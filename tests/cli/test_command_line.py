@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import subprocess
 import sys
 
@@ -107,3 +109,28 @@ def test_bugs_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(robustvit.cli.demo, "demo", demo)
     with pytest.raises(KeyError):
         main(["demo"])
+
+
+@pytest.mark.parametrize(("broken", "code"), [("stdout", 0), ("stderr", 2)])
+@pytest.mark.parametrize("is_an_error", [False, True])
+def test_only_a_reader_of_results_may_leave(
+    broken: str, code: int, is_an_error: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def models() -> None:
+        """Says something."""
+        sys.stdout.write("result")
+        sys.stderr.write("remark")
+        sys.stderr.flush()
+        if is_an_error:
+            raise ValueError("wrong")
+
+    monkeypatch.setattr("robustvit.cli.models.models", models)
+    read, write = os.pipe()
+    os.close(read)
+    stream = os.fdopen(write, "w")
+    monkeypatch.setattr(sys, broken, stream)
+    found = main(["models"])
+    monkeypatch.undo()
+    with contextlib.suppress(BrokenPipeError):
+        stream.close()
+    assert found == (2 if is_an_error else code)

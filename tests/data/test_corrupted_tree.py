@@ -111,6 +111,18 @@ def test_there_may_be_more_processes_than_pictures(source: Path, tmp_path: Path)
     assert (done.written, done.present, done.skipped) == (0, 0, ())
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="processes cannot be bound to cores here")
+@pytest.mark.parametrize("asked", [None, 10**6])
+def test_there_are_no_more_processes_than_cores_that_this_one_may_use(
+    asked: int | None, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    monkeypatch.setattr(copy_workers, "ProcessPoolExecutor", None)  # for one, none is started
+    done = corrupt_tree(source, tmp_path / "out", COPYING, workers=asked)
+    assert done.written
+    assert [note for note in done.notes if str(10**6) in note] == list(done.notes if asked else ())
+
+
 def test_a_second_run_does_only_what_is_missing(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     corrupt_tree(source, out, COPYING, workers=1)

@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 from robustvit.cli.one_line_warnings import one_line_warnings
 from robustvit.interruption import Interruption, catching_signals
@@ -95,18 +95,29 @@ def _run(name: str, arguments: list[str], interruption: Interruption) -> int:
 
         function = getattr(importlib.import_module(COMMANDS[name].module), name)
         tyro.cli(function, prog=f"robustvit {name}", args=arguments, config=(tyro.conf.FlagCreatePairsOff,))
+        sys.stdout.flush()
     except KeyboardInterrupt as error:
         _say_stopped(getattr(error, "__notes__", ()))
         return interruption.exit_code
-    except BrokenPipeError:  # the reader of a pipe has left, as in `robustvit models | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except USER_ERRORS as error:
+        if isinstance(error, BrokenPipeError) and _has_lost_its_reader(sys.stdout):  # as in `robustvit models | head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
         if sys.flags.dev_mode:  # python -X dev -m robustvit ...
             raise
-        print("; ".join([f"error: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
+        with suppress(OSError):  # nobody may be there to read it
+            print("; ".join([f"error: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
         return 2
     return 0
+
+
+def _has_lost_its_reader(stream: TextIO) -> bool:
+    """Whether what was written to a stream cannot get out; the pipe that broke may be another one."""
+    try:
+        stream.flush()
+    except BrokenPipeError:
+        return True
+    return False
 
 
 def _say_stopped(notes: Sequence[str]) -> None:

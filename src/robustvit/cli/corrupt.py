@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from robustvit.cli.console import going_on, note, print_json, progress_bar, tables
-from robustvit.cores import available_cores
 from robustvit.interruption import end_with_torchrun
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def corrupt(
         frost_folder: photographs for frost instead of generated textures.
         ignore_orientation: take pixels as they are stored, as the published copies do; otherwise they are set upright by the
             EXIF tag of cameras. Copies have no tag.
-        workers: processes; by default one a core (of those on this machine, under torchrun).
+        workers: processes, at most and by default one a core (of those on this machine, under torchrun).
         as_json: print JSON.
     """
     _check(severities, size, whole, quality, workers, layout)
@@ -77,10 +76,10 @@ def corrupt(
         frost_folder=str(frost_folder) if frost_folder else None,
         ignore_orientation=ignore_orientation,
     )
-    _run(source, destination, copying, workers or available_cores(), as_json)
+    _run(source, destination, copying, workers, as_json)
 
 
-def _run(source: Path, destination: Path, copying: Copying, workers: int, as_json: bool) -> None:
+def _run(source: Path, destination: Path, copying: Copying, workers: int | None, as_json: bool) -> None:
     from robustvit.data.corrupted_tree import corrupt_tree
 
     end_with_torchrun()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from robustvit.cli.console import going_on, note, print_json, tables, working
+from robustvit.progress import EveryMinute
 
 if TYPE_CHECKING:
     from robustvit.sweeping.result import SweepResult
@@ -124,7 +124,7 @@ def _progress() -> Iterator[Callable[[SweepProgress], None] | None]:
         yield None
         return
     if not sys.stderr.isatty():
-        yield _line_a_minute()
+        yield _lines()
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TimeRemainingColumn(), TextColumn("{task.fields[told]}"), console=Console(stderr=True)) as bar:
@@ -147,16 +147,16 @@ def _which(progress: SweepProgress) -> str:
     return f"run {progress.number} of {progress.cells}, {progress.name}: {progress.stage}"
 
 
-def _line_a_minute() -> Callable[[SweepProgress], None]:
-    said, shown = time.monotonic(), ""
+def _lines() -> Callable[[SweepProgress], None]:
+    minute, shown = EveryMinute(), ""
 
     def report(progress: SweepProgress) -> None:
-        nonlocal said, shown
-        text, now = _which(progress), time.monotonic()
-        if text != shown or now - said >= 60:
+        nonlocal shown
+        text = _which(progress)
+        if minute.is_due(anyway=text != shown):
             steps = f" {progress.done} of {progress.total}" if progress.total else ""
             told = f": {progress.told}" if progress.stage == "failed" else ""
             note(f"{text}{steps if text == shown else ''}{told}")
-            said, shown = now, text
+            shown = text
 
     return report

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from robustvit.cli.console import going_on, note, print_json, working
+from robustvit.progress import EveryMinute
 
 if TYPE_CHECKING:
     from robustvit.training.train import Progress, TrainingResult
@@ -94,7 +95,7 @@ def _progress() -> Iterator[Callable[[Progress], None] | None]:
         yield None
         return
     if not sys.stderr.isatty():
-        yield _line_a_minute()
+        yield _lines()
         return
     columns = (TextColumn("epoch {task.fields[epoch]:.2f}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Bar(*columns, TimeRemainingColumn(), TextColumn("{task.fields[told]}"), console=Console(stderr=True)) as bar:
@@ -113,17 +114,15 @@ def _told(progress: Progress) -> str:
     return f"{progress.images_per_second:.0f} images/s {terms}{accuracy}"
 
 
-def _line_a_minute() -> Callable[[Progress], None]:
-    said = started = time.monotonic()
+def _lines() -> Callable[[Progress], None]:
+    minute, started = EveryMinute(), time.monotonic()
     first: int | None = None
 
     def report(progress: Progress) -> None:
-        nonlocal said, first
+        nonlocal first
         first = progress.update - 1 if first is None else first
-        now = time.monotonic()
-        if now - said >= 60:
-            said = now
-            left = (now - started) / (progress.update - first) * (progress.updates - progress.update)
+        if minute.is_due():
+            left = (time.monotonic() - started) / (progress.update - first) * (progress.updates - progress.update)
             note(f"update {progress.update} of {progress.updates}, {left / 60:.0f} min left: {_told(progress)}")
 
     return report

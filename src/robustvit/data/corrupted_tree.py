@@ -7,13 +7,13 @@ the work, and a second run does only what is missing. `tree_records` says what t
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from robustvit.cores import available_cores
 from robustvit.corruptions.frost_textures import frost_textures
 from robustvit.corruptions.parameters import SMALLEST
 from robustvit.data.copy_workers import Job, Work, results
@@ -66,7 +66,7 @@ def corrupt_tree(
         source: folder of the pictures.
         destination: folder for the copies; created.
         copying: how.
-        workers: processes on this machine; None for one a core.
+        workers: processes on this machine, at most one a core that this process may use; None for as many as that.
         rank, world: this process of a distributed run, and how many there are; each takes its share of the pictures.
         report: told (what, pictures done, pictures in all).
     """
@@ -87,6 +87,9 @@ def _write_copies(
     report: Report | None,
 ) -> TreeSummary:
     notes = _prepare(source, destination, copying, pictures, rank, world)
+    count = min(workers or available_cores(), available_cores())
+    if workers is not None and workers > count:
+        notes.append(f"workers={workers} are more than the cores of this process; it uses {count}")
     share = f"{rank}-of-{world}"
     work = Work(source, destination, copying, destination / f".unfinished-{share}")
     shutil.rmtree(work.unfinished, ignore_errors=True)  # of a run that was killed
@@ -94,7 +97,7 @@ def _write_copies(
         stale, changed = _forget_changed(work, pictures, rank, world, report)
         work.unfinished.mkdir()
         jobs = _jobs(work, pictures[rank::world], stale)
-        written, present, skipped = _copy_all(jobs, len(pictures[rank::world]), destination, share, workers, report)
+        written, present, skipped = _copy_all(jobs, len(pictures[rank::world]), destination, share, count, report)
         record_skipped(destination / f"skipped-{share}.txt", skipped)
     except OSError as error:
         if is_full(error):
@@ -106,12 +109,12 @@ def _write_copies(
 
 
 def _copy_all(
-    jobs: Iterator[Job], pictures: int, destination: Path, share: str, workers: int | None, report: Report | None
+    jobs: Iterator[Job], pictures: int, destination: Path, share: str, workers: int, report: Report | None
 ) -> tuple[int, int, list[tuple[str, str]]]:
     """(files written, files that were there, what was skipped)."""
     written = present = 0
     skipped: list[tuple[str, str]] = []
-    count = max(1, min(workers or os.cpu_count() or 1, pictures))
+    count = max(1, min(workers, pictures))
     sums, sources = destination / f"checksums-{share}.sha256", destination / f"sources-{share}.tsv"
     with listing(sums) as append, listing(sources) as append_source, closing(results(jobs, count)) as copied:
         for done, (job, result) in enumerate(copied, start=1):

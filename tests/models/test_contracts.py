@@ -1,7 +1,7 @@
 """What timm users expect, for every registered network: a new variant adds its tests by itself.
 
-Each network keeps its widths and options but is made shallow, so that all of them run; parity and counts of the full ones are
-tested elsewhere.
+Each network keeps its widths and options but is made shallow, so that all of them run, one of each structure in the fast tests;
+parity and counts of the full ones are tested elsewhere.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ STRUCTURES = [
 """One of each kind of network; the others differ from one of these by their widths only."""
 BY_SIZE = [n if n in STRUCTURES else pytest.param(n, marks=pytest.mark.slow) for n in NAMES]
 PYRAMIDS = [name for name in NAMES if "hybrid" in name or "swin" in name]
+PYRAMIDS_BY_SIZE = [n if n in STRUCTURES else pytest.param(n, marks=pytest.mark.slow) for n in PYRAMIDS]
 
 
 def shallow(name: str, **options: Any) -> Any:
@@ -86,7 +87,7 @@ def test_nano_has_under_a_million_parameters_even_for_1000_classes(name: str) ->
     assert timm.create_model(name).pretrained_cfg["input_size"] == (3, 32, 32)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BY_SIZE)
 @pytest.mark.parametrize("options", [{}, {"tap": 4, "token_head": True}], ids=["plain", "tap+tokens"])
 def test_every_parameter_learns(name: str, options: dict[str, Any]) -> None:
     model = shallow(name, **options).train()
@@ -101,7 +102,7 @@ def test_every_parameter_learns(name: str, options: dict[str, Any]) -> None:
     assert [n for n, p in model.named_parameters() if p.grad is None or not p.grad.isfinite().all()] == []
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BY_SIZE)
 def test_forward_is_head_of_features(name: str) -> None:
     model = shallow(name, num_classes=7).eval()
     x = images(name)
@@ -113,7 +114,7 @@ def test_forward_is_head_of_features(name: str) -> None:
     torch.testing.assert_close(model.get_classifier()(pooled), model(x))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BY_SIZE)
 def test_features_only_gives_the_maps_it_announces(name: str) -> None:
     model = backbone(name).eval()
     maps = model(images(name))
@@ -134,19 +135,19 @@ def test_fan_swin_as_a_backbone_takes_any_size_and_computes_what_one_built_for_i
         torch.testing.assert_close(ours, expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", PYRAMIDS)
+@pytest.mark.parametrize("name", PYRAMIDS_BY_SIZE)
 def test_pyramids_have_strides_4_8_16_32(name: str) -> None:
     assert backbone(name).feature_info.reduction() == [4, 8, 16, 32]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BY_SIZE)
 def test_features_only_keeps_no_parameter_without_gradient(name: str) -> None:
     model = backbone(name).train()
     sum(m.square().mean() for m in model(images(name))).backward()
     assert [n for n, p in model.named_parameters() if p.grad is None] == []
 
 
-@pytest.mark.parametrize("name", PYRAMIDS)
+@pytest.mark.parametrize("name", PYRAMIDS_BY_SIZE)
 @pytest.mark.parametrize("index", range(4))
 def test_one_level_alone_is_the_same_map(name: str, index: int) -> None:
     torch.manual_seed(1)
@@ -159,7 +160,7 @@ def test_one_level_alone_is_the_same_map(name: str, index: int) -> None:
         torch.testing.assert_close(one(x)[0], all_levels(x)[index])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BY_SIZE)
 def test_intermediates_agree_with_features(name: str) -> None:
     model = shallow(name).eval()
     x = images(name)
@@ -185,7 +186,7 @@ def test_intermediates_come_as_tokens_too(name: str) -> None:
         torch.testing.assert_close(m.flatten(2).transpose(1, 2), t)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BY_SIZE)
 def test_classifier_resets_and_disappears(name: str) -> None:
     model = shallow(name, token_head=True)
     model.reset_classifier(5)
@@ -196,7 +197,7 @@ def test_classifier_resets_and_disappears(name: str) -> None:
     assert shallow(name, num_classes=0)(images(name)).shape == (2, model.num_features)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BY_SIZE)
 def test_pooling_follows_the_argument(name: str) -> None:
     model = shallow(name, num_classes=0).eval()
     x = images(name)
@@ -211,12 +212,12 @@ def test_pooling_follows_the_argument(name: str) -> None:
         shallow(name, global_pool="max")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BY_SIZE)
 def test_other_channels_are_possible(name: str) -> None:
     assert shallow(name, in_chans=1).eval()(images(name, channels=1)).shape[0] == 2
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BY_SIZE)
 def test_images_that_do_not_fit_are_refused_clearly(name: str) -> None:
     model = shallow(name).eval()
     with pytest.raises(ValueError, match=r"\[B, 3, H, W\], got \[2, 1"):
@@ -234,7 +235,7 @@ def test_fan_vit_takes_a_single_pixel(name: str) -> None:
         assert shallow(name).eval()(torch.randn(1, 3, 1, 1)).isfinite().all()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BY_SIZE)
 def test_non_square_images_work(name: str) -> None:
     size = (64, 96)
     model = shallow(name, img_size=size, tap=4).eval()
@@ -255,7 +256,7 @@ def in_order(model: Any) -> list[nn.Module]:
     return [model.patch_embed, *blocks, *model.cls_attn_blocks, model.norm, model.head]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BY_SIZE)
 def test_layer_decay_groups_hold_every_parameter_once(name: str) -> None:
     model = shallow(name)
     groups = param_groups_layer_decay(model, weight_decay=0.05, layer_decay=0.5)
@@ -281,7 +282,7 @@ def test_gradient_checkpointing_changes_no_gradient(name: str) -> None:
     torch.testing.assert_close(gradients[0], gradients[1])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BY_SIZE)
 @pytest.mark.parametrize(
     ("rule", "rates"), [("constant", [0.3, 0.3, 0.3]), ("linear", [0.0, 0.15, 0.3]), ("rvt", [0, 0.1, 0.2])]
 )
@@ -297,7 +298,7 @@ def test_stochastic_depth_follows_its_rule(name: str, rule: str, rates: list[flo
     assert [round(getattr(d, "drop_prob", 0.0), 6) for d in drops] == rates
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BY_SIZE)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_stays_close(name: str, dtype: torch.dtype) -> None:
     model = shallow(name, num_classes=10, tap=4).eval()
@@ -309,7 +310,7 @@ def test_half_precision_stays_close(name: str, dtype: torch.dtype) -> None:
     torch.testing.assert_close(half.float(), exact, rtol=0.1, atol=0.1 * exact.abs().max().item())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BY_SIZE)
 def test_state_dict_survives_safetensors(name: str, tmp_path: Path) -> None:
     model = shallow(name, tap=4, token_head=True).eval()
     save_file(model.state_dict(), tmp_path / "weights.safetensors")
@@ -346,7 +347,7 @@ def test_copies_and_pickles_are_independent_networks(name: str) -> None:
         torch.testing.assert_close(pickle.loads(pickle.dumps(model))(x), expected)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BY_SIZE)
 def test_image_groups_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = shallow(name, tap=4).eval()
     x = images(name, batch=3)
@@ -440,7 +441,7 @@ def test_onnx_file_of_a_large_network_agrees(name: str, tmp_path: Path) -> None:
     test_onnx_file_agrees_with_the_network(name, tmp_path)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BY_SIZE)
 def test_fused_attention_is_the_default_wherever_it_can_be(name: str) -> None:
     attentions = [m for m in shallow(name).modules() if hasattr(m, "fused_attn")]
     assert attentions

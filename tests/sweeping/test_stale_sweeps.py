@@ -54,6 +54,7 @@ def touched(made: dict[str, Any], request: pytest.FixtureRequest) -> Iterator[st
         "measured pictures": made["test"] / "b" / "3.png",
         "starting weights": made["start"],
         "weights": made["folder"] / RUN / "weights" / "model.safetensors",
+        "config.json": made["folder"] / RUN / "weights" / "config.json",
     }[request.param]
     content, status = file.read_bytes(), file.stat()
     file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -64,10 +65,13 @@ def touched(made: dict[str, Any], request: pytest.FixtureRequest) -> Iterator[st
 
 
 @pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize("touched", ["training pictures", "measured pictures", "starting weights", "weights"], indirect=True)
+@pytest.mark.parametrize(
+    "touched", ["training pictures", "measured pictures", "starting weights", "weights", "config.json"], indirect=True
+)
 def test_changed_pictures_and_weights_are_refused(touched: str, made: dict[str, Any]) -> None:
     before = {path: path.stat().st_mtime_ns for path in made["folder"].rglob("*")}
-    with pytest.raises(SweepSettingsError, match=f"the {touched} of .* have changed since"):
+    told = "weights" if touched == "config.json" else touched  # which says what network they are of
+    with pytest.raises(SweepSettingsError, match=f"the {told} of .* have changed since"):
         tiny_sweep(made["folder"], **made["options"], resume=True)
     assert {path: path.stat().st_mtime_ns for path in made["folder"].rglob("*")} == before
 

@@ -35,6 +35,7 @@ __all__ = [
     "finishing_steps",
     "interruptible",
     "leave_signals_to_parent",
+    "postponing_signals",
     "starting_workers",
     "stop_this_process",
 ]
@@ -188,6 +189,16 @@ def starting_workers() -> Iterator[None]:
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     if _caught is not None:
+        _caught.act()
+
+
+@contextmanager
+def postponing_signals() -> Iterator[None]:
+    """A signal that comes in the body, which takes no time, is seen after it."""
+    known = _caught is not None and _caught.received is not None
+    with _answering("note"):
+        yield
+    if _caught is not None and not known:
         _caught.act()
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from robustvit.files import is_alive, remove_stale_files
+from robustvit.interruption import postponing_signals
 
 try:
     import fcntl
@@ -99,21 +100,22 @@ def locked(folder: str | Path | None, share: tuple[int, int] | None = None) -> I
     if path in _held and _held[path][1] == threading.get_ident():
         yield
         return
-    made = _make(place)
+    made, is_locked = list[Path](), False
     try:
-        is_locked = _take(path, place)
-        try:
-            if is_locked:
-                _check_others(path, place)
-                _remove_stale(place)
-            yield
-        finally:
+        with postponing_signals():  # between the making of its file and the note that it is ours
+            made = _make(place)
+            is_locked = _take(path, place)
+        if is_locked:
+            _check_others(path, place)
+            _remove_stale(place)
+        yield
+    finally:
+        with postponing_signals():
             if is_locked:
                 _release(path)
-    finally:
-        for empty in made:
-            with suppress(OSError):
-                empty.rmdir()
+            for empty in made:
+                with suppress(OSError):
+                    empty.rmdir()
 
 
 def locking_output(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import robustvit as rv
+from robustvit.checked_json import read_checked_json
 from robustvit.cli import main
 
 DATA = ["--data", "scenes-easy:6"]
@@ -41,7 +42,7 @@ def test_json_is_what_the_file_has_and_explicit_values_win_over_the_preset(
     attacks = ["--attack", "pgd", "--preset", "rspc", "--steps", "2", "--no-random-start"]
     assert main(["attack", "vit_nano", *DATA, *attacks, "--output", str(tmp_path), "--json"]) == 0
     printed = capsys.readouterr()
-    assert json.loads(printed.out) == json.loads((tmp_path / "results.json").read_text())
+    assert json.loads(printed.out) == read_checked_json(tmp_path / "results.json")
     settings = rv.Results.load(tmp_path).models[0].measurements[0].attacks["pgd"]
     assert settings == {"eps": 8 / 255, "step": 2 / 255, "steps": 2, "random_start": False}
     assert "2 steps of PGD reach 4/255 of 8/255 from the start" in printed.err

@@ -16,6 +16,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 import robustvit as rv
+from robustvit.checked_json import read_checked_json
 from robustvit.cli import main
 
 SMALL = ["--data", "scenes:6", "--suite", "noise"]
@@ -34,7 +35,7 @@ def test_a_checkpoint_is_measured_and_the_files_are_written(
 ) -> None:
     assert main(["eval", f"rvt_nano={weights}", *SMALL, "--output", str(tmp_path / "out"), "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
-    stored = json.loads((tmp_path / "out" / "results.json").read_text())
+    stored = read_checked_json(tmp_path / "out" / "results.json")
     assert printed == stored
     assert stored["models"][0]["name"] == f"rvt_nano={weights}"
     assert len(stored["models"][0]["cells"]) == 16

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from robustvit.analysis.finding import Finding
+from robustvit.checked_json import read_checked_json, write_checked_json
 from robustvit.files import write_whole
 from robustvit.zip_files import check_zip
 
@@ -73,8 +74,8 @@ class Analysis:
 
         files = write_analysis(self, folder)
         arrays = {what: {name: list(one.arrays) for name, one in found.items()} for what, found in self.findings.items()}
-        with write_whole(folder / "analysis.json") as file:
-            file.write_text(json.dumps({**self.to_json(), "files": files, "arrays": arrays}, indent=1, allow_nan=False))
+        about = {**self.to_json(), "files": files, "arrays": arrays}
+        write_checked_json(folder / "analysis.json", about, allow_nan=False)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         return {
@@ -92,7 +93,7 @@ class Analysis:
             FileNotFoundError: there is no analysis.json.
             Exception: what it finds is damaged.
         """
-        stored = json.loads(Path(folder, "analysis.json").read_text())
+        stored = read_checked_json(Path(folder, "analysis.json"))
         findings: dict[str, dict[str, Finding]] = {}
         check_zip(Path(folder, "arrays.npz"), contents=False)
         with np.load(Path(folder, "arrays.npz"), allow_pickle=False) as arrays:

@@ -5,18 +5,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from robustvit.checked_json import read_checked_json, write_checked_json
 from robustvit.evaluation.class_accuracies import ClassAccuracy
 from robustvit.evaluation.definitions import DEFINITIONS
 from robustvit.evaluation.notes import Note
 from robustvit.evaluation.predictions import Predictions, prediction_rows
 from robustvit.evaluation.rows import COLUMNS, rows_of
-from robustvit.files import write_whole
 from robustvit.tables import write_csv
 
 if TYPE_CHECKING:
@@ -355,8 +354,7 @@ class Results:
         return folder
 
     def _write(self, folder: Path) -> None:
-        with write_whole(folder / "results.json") as file:
-            file.write_text(json.dumps(self.to_json(), indent=1))
+        write_checked_json(folder / "results.json", self.to_json())
 
     def complete(self, folder: Path, *, instead_of: Results | None = None) -> None:
         """Writes those of results.csv and report.html that are missing.
@@ -378,9 +376,13 @@ class Results:
 
     @staticmethod
     def load(path: str | Path) -> Results:
-        """Reads a results.json, or the folder that has one."""
+        """Reads a results.json, or the folder that has one.
+
+        Raises:
+            ValueError: it is damaged.
+        """
         path = Path(path)
-        stored = json.loads((path / "results.json" if path.is_dir() else path).read_text())
+        stored = read_checked_json(path / "results.json" if path.is_dir() else path)
         models = tuple(_model_from_json(model) for model in stored.pop("models"))
         differences = tuple(_difference_from_json(difference) for difference in stored.pop("differences", ()))
         notes = _notes(stored.pop("notes", ()))

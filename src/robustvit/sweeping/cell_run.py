@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import traceback
 from collections.abc import Callable
@@ -11,11 +10,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from robustvit.checked_json import write_checked_json
 from robustvit.damage import set_aside
 from robustvit.evaluation.evaluate import FinishedRunError, UnfinishedRunError, evaluate
 from robustvit.evaluation.processes import Processes
 from robustvit.evaluation.results import Results
-from robustvit.files import is_full, remove_folder, write_whole
+from robustvit.files import is_full, remove_folder
 from robustvit.interruption import check_interrupted
 from robustvit.models.registry import create_model
 from robustvit.sweeping.inputs import weights_digest
@@ -152,5 +152,4 @@ def _record(cell: SweepCell, place: Path, measuring: Measuring, planned: Planned
     record: dict[str, Any] = {"state": cell.state, "numbers": dict(cell.numbers), "reason": cell.reason}
     record |= {"version": cell.version, "measured": measuring.to_json(), "inputs": planned.inputs}
     record |= {"weights": weights_digest(place)} if cell.state == "done" else {}
-    with write_whole(place / RECORD) as file:
-        file.write_text(json.dumps({**record, **({"traceback": trouble} if trouble else {})}, indent=1) + "\n")
+    write_checked_json(place / RECORD, {**record, **({"traceback": trouble} if trouble else {})})

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+from robustvit.checked_json import read_checked_json
 from robustvit.damage import warn_of_damage
 from robustvit.evaluation.plan import check_suites
 from robustvit.sweeping.grid import Axis, Cell, cells_of, label_of, parse_vary
@@ -195,10 +196,7 @@ def _check_config(place: Path, config: TrainConfig) -> None:
 def _read(path: Path) -> dict[str, Any] | None:
     """What a JSON file holds; None where there is none, or a damaged one."""
     try:
-        stored = json.loads(path.read_text())
-        if not isinstance(stored, dict):
-            raise ValueError(f"it holds a {type(stored).__name__}")
-        return stored
+        return read_checked_json(path)
     except FileNotFoundError:
         return None
     except (ValueError, RecursionError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -32,6 +32,7 @@ from robustvit.evaluation.processes import Processes
 from robustvit.evaluation.stored_work import StoredWork
 from robustvit.evaluation.unfinished import begin_work, check_owner, end_work, stored_json, title_of
 from robustvit.fingerprint import VERSION, Digest, fingerprint
+from robustvit.interruption import check_interrupted
 from robustvit.locking import locking_output
 from robustvit.memory import fits_memory
 from robustvit.models.names import nearest
@@ -88,48 +89,71 @@ def analyze(
         ValueError: an unknown analysis, or one that a network does not support; an unfinished run in `output`
             (UnfinishedRunError), or another one that is finished (FinishedRunError).
     """
-    chosen = _chosen(what)
     settings = options or AnalysisOptions()
+    chosen = _chosen(what)
     _check(models, limit, output, resume)
-    subjects = {
-        name: make_subject(
-            name,
-            network,
-            images,
-            settings,
-            limit=limit,
-            size=size,
-            class_map=class_map,
-            ignore_orientation=ignore_orientation,
-        )
-        for name, network in models.items()
-    }
+    how: dict[str, Any] = dict(limit=limit, size=size, class_map=class_map, ignore_orientation=ignore_orientation)
+    subjects = {name: make_subject(name, network, images, settings, **how) for name, network in models.items()}
+    plan = _planned(subjects, chosen, settings, is_asked="all" not in what)
+    if output is not None:
+        return _analyze_into(Path(output), plan, resume, report, estimated)
+    _tell_cost(estimated, plan)
+    return _analysis(plan, _run(plan, None, report), "")
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What there is to do.
+
+    Attributes:
+        subjects: name -> network, with its pictures.
+        chosen: analyses.
+        options: of them.
+        left_out: analysis -> network -> why it is not possible.
+        figures: which pictures the figures show.
+    """
+
+    subjects: Mapping[str, Subject]
+    chosen: Sequence[str]
+    options: AnalysisOptions
+    left_out: Mapping[str, Mapping[str, str]]
+    figures: str
+
+
+def _planned(subjects: Mapping[str, Subject], chosen: Sequence[str], options: AnalysisOptions, *, is_asked: bool) -> _Plan:
+    """Finds before the work what would fail in it."""
     left_out: dict[str, dict[str, str]] = {}
     for subject in subjects.values():
         with fits_memory(1, subject.protocol.size):
-            left_out = _with_left_out(left_out, subject, chosen, is_asked="all" not in what)
+            left_out = _with_left_out(left_out, subject, chosen, is_asked=is_asked)
             _check_subject(subject, [name for name in chosen if subject.name not in left_out.get(name, {})])
     showing = [what for what in chosen if what in SHOWING and len(left_out.get(what, {})) < len(subjects)]
-    figures = show_known(subjects) if showing else ""
-    if output is None:
-        _tell_cost(estimated, subjects, chosen, left_out)
-        return _analysis(subjects, settings, left_out, _run(subjects, chosen, left_out, None, report), "", figures)
-    folder, own = Path(output), _fingerprint(subjects, chosen, settings)
+    return _Plan(subjects, chosen, options, left_out, show_known(subjects) if showing else "")
+
+
+def _analyze_into(
+    folder: Path,
+    plan: _Plan,
+    resume: bool,
+    report: Report | None,
+    estimated: Callable[[Mapping[str, float]], None] | None,
+) -> Analysis:
+    own = _fingerprint(plan)
     finished = _finished(folder, own)
     if resume and finished is not None:
         finished.complete(folder)
         end_work(folder)
         return finished
-    title = title_of(subjects, next(iter(subjects.values())).pictures.name, chosen)
-    _tell_cost(estimated, subjects, chosen, left_out)
+    title = title_of(plan.subjects, next(iter(plan.subjects.values())).pictures.name, plan.chosen)
+    _tell_cost(estimated, plan)
     stored = begin_work(folder, own, title, resume, Processes())
     try:
-        findings = _run(subjects, chosen, left_out, stored, report)
+        findings = _run(plan, stored, report)
     except BaseException:
         if not list(stored.folder.glob("*.npz")):
             end_work(folder)  # nothing is finished; it is in nobody's way
         raise
-    analysis = _analysis(subjects, settings, left_out, findings, own, figures)
+    analysis = _analysis(plan, findings, own)
     analysis.save(folder)
     end_work(folder)
     return analysis
@@ -157,14 +181,9 @@ def _finished(folder: Path, fingerprint: str) -> Analysis | None:
         return None
 
 
-def _tell_cost(
-    estimated: Callable[[Mapping[str, float]], None] | None,
-    subjects: Mapping[str, Subject],
-    chosen: Sequence[str],
-    left_out: Mapping[str, Mapping[str, str]],
-) -> None:
+def _tell_cost(estimated: Callable[[Mapping[str, float]], None] | None, plan: _Plan) -> None:
     if estimated is not None:
-        estimated(estimated_seconds([*subjects.values()], chosen, left_out))
+        estimated(estimated_seconds([*plan.subjects.values()], plan.chosen, plan.left_out))
 
 
 def supported(subject: Subject) -> tuple[str, ...]:
@@ -257,18 +276,13 @@ def _check_subject(subject: Subject, chosen: Sequence[str]) -> None:
         subject.only(options.picture if "attention" in chosen else None)
 
 
-def _run(
-    subjects: Mapping[str, Subject],
-    chosen: Sequence[str],
-    left_out: Mapping[str, Mapping[str, str]],
-    stored: StoredWork | None,
-    report: Report | None,
-) -> dict[str, dict[str, Finding]]:
+def _run(plan: _Plan, stored: StoredWork | None, report: Report | None) -> dict[str, dict[str, Finding]]:
     findings: dict[str, dict[str, Finding]] = {}
-    for what in chosen:
+    for what in plan.chosen:
         needs_network = STUDIES[what].needs != "nothing"
-        for place, (name, subject) in enumerate(subjects.items() if needs_network else [*subjects.items()][:1]):
-            if name in left_out.get(what, {}):
+        for place, (name, subject) in enumerate([*plan.subjects.items()][: None if needs_network else 1]):
+            check_interrupted()
+            if name in plan.left_out.get(what, {}):
                 continue
             finding = stored.load(f"{what}-{place}", Finding.from_part) if stored else None
             if finding is None:
@@ -287,33 +301,26 @@ def _made(what: str, subject: Subject, report: Report | None) -> Finding:
     return replace(finding, skipped=dict(subject.skipped))
 
 
-def _fingerprint(subjects: Mapping[str, Subject], chosen: Sequence[str], options: AnalysisOptions) -> str:
+def _fingerprint(plan: _Plan) -> str:
     """Changes when anything changes that a finding depends on: version, networks, pictures, options."""
     known: dict[object, bytes] = {}
     networks, pictures, how = Digest(known), Digest(known), Digest(known)
-    how.add(tuple(chosen), replace(options, batch_size=1))  # which changes nothing but rounding
-    if options.corruption_model is not None:
-        how.add(chosen_patches(options).describe())  # with its weights
-    for name, subject in subjects.items():
+    how.add(tuple(plan.chosen), replace(plan.options, batch_size=1))  # which changes nothing but rounding
+    if plan.options.corruption_model is not None:
+        how.add(chosen_patches(plan.options).describe())  # with its weights
+    for name, subject in plan.subjects.items():
         networks.add(name, normalisation_of(subject.network))
         networks.add_network(subject.network)
         how.add(subject.protocol, subject.targets)
         add_pictures(pictures, subject.pictures)
-    outputs = outputs_part([(subject.network, subject.protocol.size) for subject in subjects.values()])
+    outputs = outputs_part([(subject.network, subject.protocol.size) for subject in plan.subjects.values()])
     parts: dict[str, Digest | str] = {"networks": networks, "network outputs": outputs, "pictures": pictures, "settings": how}
     return fingerprint({**VERSION, **parts})
 
 
-def _analysis(
-    subjects: Mapping[str, Subject],
-    options: AnalysisOptions,
-    left_out: Mapping[str, Mapping[str, str]],
-    findings: Mapping[str, Mapping[str, Finding]],
-    fingerprint: str,
-    figures: str,
-) -> Analysis:
-    about = {**_about(subjects, options, figures), "fingerprint": fingerprint}
-    return Analysis(findings, left_out, _networks(subjects, findings), about)
+def _analysis(plan: _Plan, findings: Mapping[str, Mapping[str, Finding]], fingerprint: str) -> Analysis:
+    about = {**_about(plan.subjects, plan.options, plan.figures), "fingerprint": fingerprint}
+    return Analysis(findings, plan.left_out, _networks(plan.subjects, findings), about)
 
 
 def _networks(subjects: Mapping[str, Subject], findings: Mapping[str, Mapping[str, Finding]]) -> dict[str, dict[str, Any]]:

@@ -1,6 +1,6 @@
 """What timm users expect, for every registered network: a new variant adds its tests by itself.
 
-Each network keeps its widths and options but is made shallow, so that all of them run: one of each structure in the fast tests.
+Each network keeps its widths and options but is made shallow, so that all of them run: one of each structure in fast tests.
 Parity and counts of the full ones are tested elsewhere.
 """
 

@@ -106,7 +106,8 @@ def test_folders_in_which_nothing_was_made_are_gone(tmp_path: Path) -> None:
 def test_what_cannot_be_written_is_left_to_whoever_writes(place: str, tmp_path: Path) -> None:
     (tmp_path / "a file").touch()
     with locked(tmp_path / place):
-        pass
+        assert [path.name for path in tmp_path.iterdir()] == ["a file"]
+    assert (tmp_path / "a file").is_file()
 
 
 def test_processes_that_share_the_work_share_the_folder(tmp_path: Path) -> None:
@@ -122,9 +123,11 @@ def test_processes_that_share_the_work_share_the_folder(tmp_path: Path) -> None:
 
 def test_other_processes_of_a_torchrun_leave_the_lock_to_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with held_by_a_process(tmp_path):
+        before = {path: path.read_text() for path in tmp_path.iterdir()}
         monkeypatch.setenv("RANK", "1")
         with locked(tmp_path):
-            pass
+            assert {path: path.read_text() for path in tmp_path.iterdir()} == before
+        assert {path: path.read_text() for path in tmp_path.iterdir()} == before
 
 
 @pytest.mark.parametrize(("pid", "host", "is_taken"), [(1, "", True), (1, "elsewhere", True), (2**22 + 1, "", False)])

@@ -150,7 +150,7 @@ def _fields(draws: Draws, amplitude: float, sigmas: tuple[float, float], size: t
 def _smoothed(noise: Tensor, sigmas: tuple[float, float]) -> Tensor:
     """Whole numbers -128 .. 127, int16 [2, H, W], as noise in -1 .. 1, smoothed: float32.
 
-    Everything fits 16 bits, which is several times as fast as float32. Weights are multiples of 1/256; rounding between the
+    Everything fits 16 bits, a quarter of the memory of float64. Weights are multiples of 1/256; rounding between the
     axes adds a hundredth of what the field is.
     """
     values = noise

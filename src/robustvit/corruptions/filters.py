@@ -238,7 +238,7 @@ def streak(maps: Tensor, radius: int, sigma: float, angle: float, *, one: int = 
 
     Where a tap would reach further than the map is large, the sum stops there without renormalising (only for maps
     under some 41 pixels): the map darkens. In float64 the terms are added one by one in their order, which repeats the
-    published bits. Whole numbers are exact, and twice as fast.
+    published bits. Whole numbers are exact, in one operation a tap.
 
     Args:
         maps: [..., H, W], float64 or int32.

@@ -20,7 +20,7 @@ import robustvit
 from measuring import median_ratio
 from robustvit.analysis.attention_stability import attention_stability
 from robustvit.analysis.eigenvalues import eigenvalue_counts
-from robustvit.recording import attention_blocks
+from robustvit.recording.tape import attention_blocks
 
 
 def main() -> None:

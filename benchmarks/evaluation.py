@@ -18,7 +18,7 @@ import torch
 from PIL import Image
 
 import robustvit
-from robustvit.data.scenes import Scenes
+from robustvit.data.scenes.dataset import Scenes
 
 
 def save_pictures(folder: Path, count: int) -> None:

@@ -23,9 +23,9 @@ from PIL import Image
 from torch import Tensor, nn
 
 import robustvit as rv
-from robustvit.corruptions.portable_math import gaussian_taps
-from robustvit.data.scenes import scenes_batch
-from robustvit.picture_files import read_picture
+from robustvit.data.scenes.dataset import scenes_batch
+from robustvit.runtime.picture_files import read_picture
+from robustvit.runtime.portable_math import gaussian_taps
 
 SEVERITIES = (1, 2, 3, 4, 5)
 Answers = Callable[[Tensor], Tensor]

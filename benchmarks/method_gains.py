@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 import robustvit as rv
-from robustvit.files import write_whole
+from robustvit.runtime.files import write_whole
 from robustvit.training.train import Progress, train
 
 BASE = (

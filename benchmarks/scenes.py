@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 
 from measuring import medians
-from robustvit.data.scenes import scene, scenes_batch
+from robustvit.data.scenes.dataset import scene, scenes_batch
 
 BATCHES = {32: 512, 64: 256, 224: 32}
 """Side -> pictures drawn together."""

@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from robustvit._timm import register_with_timm
+from robustvit.runtime.page_writers import register_page_writer
 
 if TYPE_CHECKING:
     from robustvit import attacks, methods
@@ -16,23 +17,23 @@ if TYPE_CHECKING:
     from robustvit.corruptions.registry import CORRUPTIONS, corrupt, corruption_names
     from robustvit.evaluation.evaluate import evaluate
     from robustvit.evaluation.results import Results
-    from robustvit.fusing import fuse
-    from robustvit.layers.token_head import fuse_token_logits
+    from robustvit.models.fusing import fuse
+    from robustvit.models.heads.token_head import fuse_token_logits
     from robustvit.models.names import OFFICIAL
     from robustvit.models.official import from_official
     from robustvit.models.registry import create_model, list_models
-    from robustvit.recording import NothingRecordedError, Tape, record
+    from robustvit.recording.tape import NothingRecordedError, Tape, record
+    from robustvit.runtime.weights import CheckpointError, read_weights
     from robustvit.training.config import TrainConfig
     from robustvit.training.config_io import load_config
     from robustvit.training.train import train
-    from robustvit.weights import CheckpointError, read_weights
 
 __version__ = "0.1.0"
 
 _HOME = {
     "CORRUPTIONS": "corruptions.registry",
     "OFFICIAL": "models.names",
-    "CheckpointError": "weights",
+    "CheckpointError": "runtime.weights",
     "NothingRecordedError": "recording",
     "Results": "evaluation.results",
     "Tape": "recording",
@@ -43,11 +44,11 @@ _HOME = {
     "create_model": "models.registry",
     "evaluate": "evaluation.evaluate",
     "from_official": "models.official",
-    "fuse": "fusing",
-    "fuse_token_logits": "layers.token_head",
+    "fuse": "models.fusing",
+    "fuse_token_logits": "models.heads.token_head",
     "list_models": "models.registry",
     "load_config": "training.config_io",
-    "read_weights": "weights",
+    "read_weights": "runtime.weights",
     "record": "recording",
     "train": "training.train",
 }
@@ -94,3 +95,7 @@ def __dir__() -> list[str]:
 
 
 register_with_timm()
+register_page_writer("results", "robustvit.report.page:write_page")
+register_page_writer("analysis", "robustvit.report.analysis_page:write_analysis")
+register_page_writer("training", "robustvit.report.training_figure:save_training_figure")
+register_page_writer("sweep", "robustvit.report.sweep_figure:save_sweep_figure")

@@ -25,7 +25,7 @@ from robustvit.analysis.token_labels import SURE
 from robustvit.attacks import PixelNetwork
 from robustvit.attacks.patches import A_TENTH
 from robustvit.data.pictures import ArrayPictures
-from robustvit.data.scenes import Hints, Scenes
+from robustvit.data.scenes.dataset import Hints, Scenes
 
 QUICK = AnalysisOptions(masks=3, fit_steps=2, shown=2, batch_size=4)
 FAMILIES = ("fan_vit_nano", "fan_hybrid_nano", "fan_swin_nano", "rvt_nano", "vit_nano", "deit", "swin")

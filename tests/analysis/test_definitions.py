@@ -17,7 +17,7 @@ from robustvit.analysis.eigenvalues import count_above, largest_eigenvalue, sign
 from robustvit.analysis.head_diversity import head_similarity
 from robustvit.analysis.noise_decay import noise_decay
 from robustvit.analysis.overfocus import overfocus_of
-from robustvit.recording import Tape
+from robustvit.recording.tape import Tape
 
 
 def tape_of(*maps: Tensor, prefix: int = 0) -> Tape:

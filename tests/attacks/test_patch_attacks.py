@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import robustvit as rv
 from robustvit.attacks import PatchSettings, PixelNetwork, cover_adversarial, cover_random, fit_scorer, load_scorer
 from robustvit.methods.patch_corruption import PatchScorer
-from robustvit.weights import CheckpointError
+from robustvit.runtime.weights import CheckpointError
 
 LABELS = torch.zeros(4, dtype=torch.long)
 

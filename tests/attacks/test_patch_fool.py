@@ -16,7 +16,7 @@ import robustvit as rv
 from robustvit.attacks import PatchFoolSettings, PixelNetwork, choose_patches, patch_fool
 from robustvit.attacks.patch_attention import attention_drawn, attention_received, pixel_mask, tokens_of
 from robustvit.attacks.patch_fool import without_conflict
-from robustvit.recording import Tape
+from robustvit.recording.tape import Tape
 
 CASE = json.loads((Path(__file__).parents[1] / "reference" / "afat.json").read_text())["case6_patchfool"]
 SWIN = dict(img_size=32, patch_size=2, window_size=4, embed_dim=24, depths=(2, 2), num_heads=(2, 2), num_classes=10)

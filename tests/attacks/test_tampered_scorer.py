@@ -13,8 +13,8 @@ import torch
 from robustvit.attacks.patches import load_scorer
 from robustvit.cli import main
 from robustvit.methods.patch_corruption import PatchScorer
+from robustvit.runtime.weights import CheckpointError
 from robustvit.training.checkpoint import Checkpoints
-from robustvit.weights import CheckpointError
 
 
 def run_with(folder: Path, change: Callable[[dict[str, Any]], Any]) -> Path:

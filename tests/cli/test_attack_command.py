@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 import robustvit as rv
-from robustvit.checked_json import read_checked_json
 from robustvit.cli import main
+from robustvit.report.numbers import interval, percent
+from robustvit.runtime.checked_json import read_checked_json
 
 DATA = ["--data", "scenes-easy:6"]
 
@@ -29,7 +30,7 @@ def test_the_table_has_each_attack_with_its_interval_and_its_perturbation(
         for key in ("clean_accuracy", "fgsm_accuracy", "patches_random_accuracy"):
             value = model.summary[key]
             rows = [line for line in printed.out.splitlines() if key.replace("_", " ") in line]
-            assert any(f"{value.value:.1%}" in row and f"{value.low:.1%} to {value.high:.1%}" in row for row in rows)
+            assert any(percent(value.value) in row and interval(value) in row for row in rows)
     assert "2.0/255" in printed.out
     assert "vit_nano - fan_vit_nano" in printed.out
     assert f"{tmp_path}/report.html" in printed.err

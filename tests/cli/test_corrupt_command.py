@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from robustvit.cli import main
-from robustvit.cores import available_cores
+from robustvit.runtime.cores import available_cores
 
 COMMAND = [sys.executable, "-m", "robustvit", "corrupt"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}

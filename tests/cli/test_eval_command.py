@@ -16,8 +16,8 @@ from PIL import Image
 from safetensors.torch import save_file
 
 import robustvit as rv
-from robustvit.checked_json import read_checked_json
 from robustvit.cli import main
+from robustvit.runtime.checked_json import read_checked_json
 
 SMALL = ["--data", "scenes:6", "--suite", "noise"]
 MIXED = ["--data", "scenes:6", "--suite", "noise", "blur", "imagenet-p"]

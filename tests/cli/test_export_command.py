@@ -65,17 +65,17 @@ def test_program_has_token_logits_and_the_size_asked_for(tmp_path: Path, capsys:
 @pytest.fixture
 def exported(monkeypatch: pytest.MonkeyPatch) -> list[torch.nn.Module]:
     """The networks that reach the exporter, which does nothing: exporting is slow and tested elsewhere."""
-    import robustvit.exporting
+    import robustvit.models.exporting
 
     seen: list[torch.nn.Module] = []
 
     def keep(
         model: torch.nn.Module, path: Path, example: torch.Tensor, *, dynamic_batch: bool
-    ) -> robustvit.exporting.Exported:
+    ) -> robustvit.models.exporting.Exported:
         seen.append(model)
-        return robustvit.exporting.Exported(path, 0, tuple(example.shape), {}, 0.0)
+        return robustvit.models.exporting.Exported(path, 0, tuple(example.shape), {}, 0.0)
 
-    monkeypatch.setattr(robustvit.exporting, "export_program", keep)
+    monkeypatch.setattr(robustvit.models.exporting, "export_program", keep)
     return seen
 
 

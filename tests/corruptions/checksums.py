@@ -19,7 +19,7 @@ from torch import Tensor
 
 from robustvit.corruptions.registry import CORRUPTIONS, corrupt
 from robustvit.corruptions.sequences import SEQUENCES, perturbation_sequence
-from robustvit.data.scenes import scenes_batch
+from robustvit.data.scenes.dataset import scenes_batch
 
 FOLDERS = ("imagenet224", "cifar32", "tiny64", "arbitrary96x160")
 """One for each family."""

@@ -14,8 +14,8 @@ from robustvit.corruptions import blur
 from robustvit.corruptions.glass import source_map
 from robustvit.corruptions.parameters import parameters
 from robustvit.corruptions.pixels import Setting
-from robustvit.corruptions.randomness import KeyedDraws
 from robustvit.corruptions.registry import corrupt
+from robustvit.runtime.randomness import KeyedDraws
 
 NAMES = ("defocus_blur", "glass_blur", "motion_blur", "zoom_blur", "gaussian_blur")
 DETERMINISTIC = [

@@ -13,8 +13,8 @@ from PIL import Image
 from robustvit.corruptions.frost_textures import frost_textures
 from robustvit.corruptions.parameters import parameters
 from robustvit.corruptions.pixels import Setting
-from robustvit.corruptions.randomness import KeyedDraws, LegacyDraws
 from robustvit.corruptions.weather import frost
+from robustvit.runtime.randomness import KeyedDraws, LegacyDraws
 
 MEANS = {"frost1": (78, 149, 166), "frost2": (201, 205, 215), "frost4": (138, 153, 165), "frost5": (112, 123, 135)}
 SDS = {"frost1": (27, 16, 15), "frost2": (21, 22, 23), "frost4": (29, 29, 30), "frost5": (44, 43, 42)}

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from robustvit.corruptions import noise
 from robustvit.corruptions.pixels import Setting
-from robustvit.corruptions.randomness import KeyedDraws, LegacyDraws
+from robustvit.runtime.randomness import KeyedDraws, LegacyDraws
 
 NAMES = ("gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise")
 

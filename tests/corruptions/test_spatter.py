@@ -13,8 +13,8 @@ from torch import Tensor
 
 from robustvit.corruptions.parameters import parameters
 from robustvit.corruptions.pixels import Setting
-from robustvit.corruptions.randomness import KeyedDraws, LegacyDraws
 from robustvit.corruptions.spatter import spatter
+from robustvit.runtime.randomness import KeyedDraws, LegacyDraws
 
 WATER = [cell for cell in golden.files("seeded", "spatter") if cell[2] <= 3]
 MUD = [cell for cell in golden.files("seeded", "spatter") if cell[2] >= 4]

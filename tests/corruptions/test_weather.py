@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from robustvit.corruptions.plasma import plasma
-from robustvit.corruptions.randomness import KeyedDraws
+from robustvit.runtime.randomness import KeyedDraws
 
 NAMES = ("snow", "frost", "fog", "spatter")
 ACCIDENT = ("arbitrary96x160", "snow", 5)

@@ -10,8 +10,8 @@ from class_tree import fill
 from PIL import Image
 from timm.data.readers import create_reader
 
-from robustvit.data.class_folders import is_suite
 from robustvit.data.layouts import LayoutError, imagenet_c_pictures, open_pictures
+from robustvit.data.readers.class_folders import is_suite
 
 
 @pytest.mark.filterwarnings("ignore:.*natural order")

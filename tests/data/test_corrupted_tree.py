@@ -19,9 +19,9 @@ import torch
 from PIL import Image
 
 import robustvit as rv
-from robustvit.data import copy_workers, source_records, tree_records
-from robustvit.data.copying import Copying, copied_names, pictures_below
-from robustvit.data.corrupted_tree import corrupt_tree
+from robustvit.data.copies import copy_workers, source_records, tree_records
+from robustvit.data.copies.copying import Copying, copied_names, pictures_below
+from robustvit.data.copies.corrupted_tree import corrupt_tree
 
 COPYING = Copying(layout="imagenet", names=("contrast", "gaussian_noise"), severities=(1, 3), size=64, file_format="png")
 

@@ -12,8 +12,8 @@ import torchvision
 from class_tree import fill
 
 from robustvit.corruptions.registry import corruption_names
-from robustvit.data.cifar_classes import CIFAR_CLASSES
 from robustvit.data.layouts import LayoutError, cifar_c_pictures, imagenet_c_pictures, open_pictures, suite_folder
+from robustvit.data.readers.cifar_classes import CIFAR_CLASSES
 
 NOISE = corruption_names("noise")
 

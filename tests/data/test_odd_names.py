@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from robustvit.cli import main
-from robustvit.data.listed_names import checksum_line, listed_checksum, listed_line, parsed_line
+from robustvit.data.copies.listed_names import checksum_line, listed_checksum, listed_line, parsed_line
 
 ODD = [os.fsdecode(b"b\xfe.png"), "c\nd.png", "e\rf.png", "back\\slash\\n.png", "=1+1.png"]
 BROKEN = os.fsdecode(b"broken\n\xff.png")

@@ -12,9 +12,18 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from robustvit.data.scenes import CLASS_NAMES, SEMANTIC_NAMES, SMALLEST_INSTANCE, Hints, Scene, Scenes, scene, scenes_batch
-from robustvit.data.scenes_draws import SceneDraws
-from robustvit.data.scenes_shapes import REACH, distances
+from robustvit.data.scenes.dataset import (
+    CLASS_NAMES,
+    SEMANTIC_NAMES,
+    SMALLEST_INSTANCE,
+    Hints,
+    Scene,
+    Scenes,
+    scene,
+    scenes_batch,
+)
+from robustvit.data.scenes.draws import SceneDraws
+from robustvit.data.scenes.shapes import REACH, distances
 
 SIZES = [32, 64, (48, 80), (33, 17)]
 
@@ -52,7 +61,7 @@ def test_a_scene_does_not_depend_on_the_batch_it_is_drawn_in(
 
 def test_a_scene_does_not_depend_on_how_a_batch_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = scenes_batch(3, range(40)).images
-    monkeypatch.setattr("robustvit.data.scenes._PIXELS_AT_ONCE", 7 * 32 * 32)
+    monkeypatch.setattr("robustvit.data.scenes.dataset._PIXELS_AT_ONCE", 7 * 32 * 32)
     assert torch.equal(scenes_batch(3, range(40)).images, whole)
 
 

@@ -20,7 +20,7 @@ import robustvit as rv
 from robustvit.attacks import PGD_PRESETS, PixelNetwork, build_attack, pgd
 from robustvit.data.layouts import open_pictures
 from robustvit.data.protocols import Protocol
-from robustvit.data.scenes import Scenes
+from robustvit.data.scenes.dataset import Scenes
 from robustvit.evaluation.attack_examples import _chosen
 from robustvit.evaluation.classes import Matching
 from robustvit.evaluation.classification import Outcome, Task

@@ -13,7 +13,7 @@ from robustvit.cli.demo import _print as print_demo
 from robustvit.cli.eval import _summaries
 from robustvit.cli.measured import print_results
 from robustvit.evaluation.results import Value
-from robustvit.report.numbers import verdict
+from robustvit.report.numbers import percent, range_percent, verdict
 from robustvit.report.page import render_page
 
 Z2 = 1.959964**2
@@ -62,8 +62,8 @@ def test_terminal_csv_json_and_report_show_the_same_interval(
     low, high = 10 / (10 + Z2), Z2 / (10 + Z2)
     print_results(results, _summaries(results), lambda difference: ["mean_accuracy"])
     printed = capsys.readouterr().out
-    assert f"100.0% ({low:.1%} to 100.0%)" in printed
-    assert f"0.0% (0.0% to {high:.1%})" in printed
+    assert f"{percent(1)} ({range_percent(low, 1)})" in printed
+    assert f"{percent(0)} ({range_percent(0, high)})" in printed
     assert f"{100 * low:.1f} to 100.0" in render_page(results)
     assert rv.Results.load(tmp_path).models[0].summary["clean_accuracy"].low == pytest.approx(low)
     with (tmp_path / "results.csv").open() as file:
@@ -81,7 +81,10 @@ def test_few_pictures_are_noted_where_a_bootstrap_is_used(pictures: Path) -> Non
     assert [note.kind for note in compared.notes] == ["few-pictures"]
 
 
-def test_the_demonstration_prints_differences_as_the_report_does(pictures: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_demonstration_prints_differences_as_the_report_does(
+    pictures: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     results = rv.evaluate({"plain": Wrong(), "robust": ByGrey()}, pictures, ["clean", "pixelate"], examples=0)
     print_demo(results, Path("out"))
     assert f"+100.0 ({100 * (2 * 10 / (10 + Z2) - 1):+.1f} to +100.0)" in capsys.readouterr().out

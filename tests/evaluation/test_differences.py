@@ -11,7 +11,7 @@ from grey_network import ByGrey, save_classes
 from torch import nn
 
 import robustvit as rv
-from robustvit.data.scenes import Scenes
+from robustvit.data.scenes.dataset import Scenes
 from robustvit.evaluation.results import Value
 
 

@@ -18,7 +18,7 @@ from torch import nn
 
 import robustvit as rv
 from robustvit.data.layouts import LayoutError
-from robustvit.data.scenes import Scenes
+from robustvit.data.scenes.dataset import Scenes
 from robustvit.evaluation import classification
 from robustvit.evaluation.classes import ClassMismatchError
 from robustvit.evaluation.evaluate import FinishedRunError, UnfinishedRunError

@@ -64,7 +64,7 @@ def test_a_killed_torchrun_leaves_no_process_behind(victim: str, number: int, tm
 
 SCRIPT = """
 import sys, time
-from robustvit.evaluation import processes
+from robustvit.runtime import processes
 processes.BEAT_SECONDS, processes.SILENCE_SECONDS = 0.2, 2.0
 with processes.join_processes() as group:
     print("joined", flush=True)

@@ -23,7 +23,7 @@ from robustvit.data.picture_digest import add_dataset
 from robustvit.data.pictures import ArrayPictures
 from robustvit.evaluation.evaluate import FinishedRunError, UnfinishedRunError
 from robustvit.evaluation.unfinished import ForeignFileError
-from robustvit.fingerprint import Digest, changed_parts, fingerprint, is_same, numbers_part
+from robustvit.runtime.fingerprint import Digest, changed_parts, fingerprint, is_same, numbers_part
 
 GREYS = {f"c{k}": k for k in range(10)}
 

@@ -15,7 +15,7 @@ from torch import nn
 import robustvit as rv
 from robustvit.corruptions.sequences import SEQUENCES
 from robustvit.data.layouts import LayoutError
-from robustvit.data.scenes import Scenes
+from robustvit.data.scenes.dataset import Scenes
 from robustvit.evaluation.classes import ClassMismatchError
 from robustvit.metrics.class_subset import imagenet_subset
 

@@ -18,7 +18,7 @@ import torch
 from damage import ODD_VALUES, damage_file, damaged_bytes, damaged_tree
 from safetensors.torch import save, save_file
 
-from robustvit.weights import read_weights
+from robustvit.runtime.weights import read_weights
 
 
 class Payload:

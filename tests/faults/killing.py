@@ -24,7 +24,7 @@ CHANGING = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os
 PRELOADED = [
     *("robustvit.cli.train", "robustvit.cli.eval", "robustvit.cli.attack", "robustvit.cli.analyze", "robustvit.cli.corrupt"),
     *("robustvit.cli.sweep", "robustvit.cli.demo", "robustvit.training.train", "robustvit.evaluation.evaluate"),
-    *("robustvit.analysis.analyze", "robustvit.data.corrupted_tree", "robustvit.sweeping.cell_run"),
+    *("robustvit.analysis.analyze", "robustvit.data.copies.corrupted_tree", "robustvit.sweeping.cell_run"),
     *("robustvit.sweeping.sweep", "robustvit.demo.contest", "robustvit.report.page", "robustvit.cli", "tyro"),
 ]
 LONGEST_SECONDS = 300

@@ -17,9 +17,9 @@ import robustvit as rv
 from robustvit.attacks.patches import load_scorer
 from robustvit.methods.patch_corruption import PatchScorer
 from robustvit.models.loading import load_model
+from robustvit.runtime.weights import weights_checksum
 from robustvit.training.checkpoint import Checkpoints
 from robustvit.training.networks import save_weights
-from robustvit.weights import weights_checksum
 
 KINDS = ("ours.safetensors", "ours.pth", "older.pth", "foreign.pth", "folder", "run")
 EVALUATING = ("--data", "scenes-easy:2", "--suite", "clean", "--batch-size", 2)

@@ -16,7 +16,7 @@ from PIL import Image
 from torch import nn
 
 import robustvit as rv
-from robustvit.data.listed_names import open_list, parsed_line
+from robustvit.data.copies.listed_names import open_list, parsed_line
 
 COPYING = ("--names", "brightness", "--severities", 1, "--size", 32, "--workers", 1, "--format", "png")
 

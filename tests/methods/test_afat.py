@@ -22,8 +22,8 @@ from robustvit.methods.afat import Afat, AfatConfig
 from robustvit.methods.alignment import alignment_loss
 from robustvit.methods.base import Step
 from robustvit.methods.patch_corruption import cover_patches, draw_noise, keep_mask
-from robustvit.methods.probing import token_stride
 from robustvit.models.rvt import RVTBlock
+from robustvit.recording.token_grids import token_stride
 from robustvit.training.forward import Forward, TrainedNetwork
 
 CASE: dict[str, Any] = json.loads((Path(__file__).parents[1] / "reference" / "afat.json").read_text())["case4_full_step"]

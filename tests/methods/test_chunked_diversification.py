@@ -14,7 +14,7 @@ from torch import Tensor
 import robustvit as rv
 from robustvit.methods import attention_diversification, chunked_attention_diversification
 from robustvit.methods.adl import AdlConfig
-from robustvit.recording import AttentionRows
+from robustvit.recording.tape import AttentionRows
 
 
 def random_rows(B: int = 2, heads: int = 3, N: int = 20, gated: bool = False) -> AttentionRows:

@@ -428,7 +428,7 @@ def test_compiled_network_agrees(name: str) -> None:
 
 @pytest.mark.parametrize("name", QUICK_NANO)
 def test_onnx_file_agrees_with_the_network(name: str, tmp_path: Path) -> None:
-    from robustvit.exporting import export_onnx
+    from robustvit.models.exporting import export_onnx
 
     model = shallowest(name, tap=4).eval()
     export_onnx(model, tmp_path / "network.onnx", images(name))  # raises where the two differ by more than 1e-4

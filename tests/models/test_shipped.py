@@ -6,7 +6,7 @@ import timm
 import torch
 
 import robustvit as rv
-from robustvit.data.scenes import Hints, Scenes
+from robustvit.data.scenes.dataset import Hints, Scenes
 from robustvit.models.shipped import SHIPPED, shipped_file
 
 

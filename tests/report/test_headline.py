@@ -77,7 +77,7 @@ def test_networks_with_the_same_number_have_no_winner() -> None:
     assert "a and b are the best of 3 networks, and equal under common corruptions: 50.0 %" in text
     assert "Next is c with 40.0 %" in text
     many = [replace(fake_model(n), summary={"clean_accuracy": around(0.25)}) for n in "abcd"]
-    assert "4 networks are equal: each recognises 25.0 % of the pictures" in said(fake_results(*many))
+    assert "4 networks are equal: each recognises 25.0 % of the images" in said(fake_results(*many))
     assert "They are a, b, c and d." in said(fake_results(*many))
 
 

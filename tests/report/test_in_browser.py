@@ -13,7 +13,7 @@ import torch
 from fake_results import three_models, with_differences
 
 import robustvit as rv
-from robustvit.data.scenes import Scenes
+from robustvit.data.scenes.dataset import Scenes
 from robustvit.evaluation.results import Results
 from robustvit.report.numbers import percent
 from robustvit.report.page import render_page, write_page

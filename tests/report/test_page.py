@@ -270,7 +270,7 @@ def test_networks_are_compared_by_group_and_by_paired_differences() -> None:
     for other in (results.models[0].name, results.models[1].name):
         (difference,) = results.between(best, other)
         for value in (*difference.summary.values(), *difference.group_accuracies.values()):
-            assert change("", value.value) in page.text
+            assert change("mean_accuracy", value.value) in page.text
     assert "+0.8 to +4.8" in page.text  # of the mean, 52.7 against 55.5
     assert "may be chance" in page.text  # of the share that is kept
     assert results.definitions["differences"] in page.text

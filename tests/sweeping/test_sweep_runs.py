@@ -13,8 +13,8 @@ import pytest
 from tiny_sweeps import RATES, TINY, tiny_sweep
 
 from robustvit.evaluation.results import Results
-from robustvit.interruption import catching_signals
 from robustvit.models.registry import create_model
+from robustvit.runtime.interruption import catching_signals
 from robustvit.sweeping.plan import SweepSettingsError
 from robustvit.sweeping.result import SweepResult
 from robustvit.sweeping.sweep import SweepProgress

@@ -71,7 +71,6 @@ def test_the_files_have_every_cell_with_its_seed_and_numbers(result: SweepResult
 
 def test_mce_is_shown_where_imagenet_c_was_measured() -> None:
     result = made_result(["model.tap=1"], [{"clean_accuracy": 0.5, "mean_corruption_error": 0.4}], (0,))
-    assert "mean_corruption_error" not in result.columns
     measured = {**result.evaluation, "suites": ["clean", "imagenet-c"]}
     assert "mean_corruption_error" in SweepResult(**{**vars(result), "evaluation": measured}).columns
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from robustvit.corruptions.randomness import keyed_seed
-from robustvit.training.augmentation import Augmentation
+from robustvit.runtime.randomness import keyed_seed
+from robustvit.training.augment.augmentation import Augmentation
 from robustvit.training.config import AugmentConfig
 
 SEEDS = [keyed_seed(0, i, "test") for i in range(64)]

@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from picture_folders import fill, picture, spoil
 
-from robustvit.corruptions.randomness import keyed_seed
 from robustvit.methods.base import Mix
+from robustvit.runtime.randomness import keyed_seed
+from robustvit.training.augment.mixing import draw_mix
 from robustvit.training.batches import TrainingData
 from robustvit.training.config import AugmentConfig, DataConfig
 from robustvit.training.inputs import Batch, Inputs, normalised, prepare
-from robustvit.training.mixing import draw_mix
 
 PLAIN = AugmentConfig()
 FULL = AugmentConfig(crop="resized", rand_augment="rand-m9-mstd0.5-inc1", mixup=0.8, cutmix=1.0, erasing=0.5)

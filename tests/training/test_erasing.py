@@ -6,8 +6,8 @@ import random
 
 import torch
 
-from robustvit.corruptions.randomness import keyed_seed
-from robustvit.training.erasing import erase
+from robustvit.runtime.randomness import keyed_seed
+from robustvit.training.augment.erasing import erase
 
 SEEDS = [keyed_seed(0, i, "test") for i in range(300)]
 

@@ -14,14 +14,14 @@ import pytest
 import torch
 from tiny_runs import tiny_config
 
-from robustvit.cores import available_cores
-from robustvit.interruption import catching_signals
+from robustvit.runtime.cores import available_cores
+from robustvit.runtime.interruption import catching_signals
+from robustvit.runtime.weights import CheckpointError
 from robustvit.training.checkpoint import Checkpoints
 from robustvit.training.config_io import ConfigError
 from robustvit.training.metrics_log import read_metrics
 from robustvit.training.run import NotFiniteError
 from robustvit.training.train import Progress, train
-from robustvit.weights import CheckpointError
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 EPOCH = 6

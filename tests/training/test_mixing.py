@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from timm.data.mixup import Mixup
 
 from robustvit.methods.base import Mix
+from robustvit.training.augment.mixing import apply_mix, draw_mix, is_mixing, mixed_targets
 from robustvit.training.config import AugmentConfig
-from robustvit.training.mixing import apply_mix, draw_mix, is_mixing, mixed_targets
 from robustvit.training.sampling import shard_offsets
 
 BOTH = AugmentConfig(mixup=0.8, cutmix=1.0)

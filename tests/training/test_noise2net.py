@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from robustvit.data.scenes import scenes_batch
-from robustvit.training.deepaugment import build_distortion
-from robustvit.training.distortion import Distortion, convolve_each
-from robustvit.training.noise2net import Noise2Net
-from robustvit.training.self_autoencoder import Autoencoder, SelfAutoencoder
-from robustvit.training.self_upscaler import SelfUpscaler, Upscaler
+from robustvit.data.scenes.dataset import scenes_batch
+from robustvit.training.deepaugment.distortion import Distortion, convolve_each
+from robustvit.training.deepaugment.kinds import build_distortion
+from robustvit.training.deepaugment.noise2net import Noise2Net
+from robustvit.training.deepaugment.self_autoencoder import Autoencoder, SelfAutoencoder
+from robustvit.training.deepaugment.self_upscaler import SelfUpscaler, Upscaler
 
 MEAN, STD = (0.5, 0.45, 0.4), (0.25, 0.24, 0.26)
 KINDS: dict[str, Callable[..., Distortion]] = {

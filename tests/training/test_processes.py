@@ -14,8 +14,8 @@ import torch
 from tiny_runs import TINY, VIT
 
 from robustvit.cli import main
+from robustvit.runtime.weights import read_weights
 from robustvit.training.metrics_log import read_metrics
-from robustvit.weights import read_weights
 
 
 def command(output: Path, changes: list[str], *, processes: int = 1, resume: bool = False) -> list[str]:

@@ -9,12 +9,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from robustvit.data.scenes import scenes_batch
-from robustvit.training import self_autoencoder
-from robustvit.training.deepaugment import build_distortion
-from robustvit.training.filter_perturbations import CODE, FEATURES_BEFORE, FEATURES_WITHIN, FILTERS, FILTERS_OF_AUTOENCODER
-from robustvit.training.self_autoencoder import Autoencoder, SelfAutoencoder, train_autoencoder
-from robustvit.training.self_upscaler import SelfUpscaler, Upscaler, train_upscaler
+from robustvit.data.scenes.dataset import scenes_batch
+from robustvit.training.deepaugment import self_autoencoder
+from robustvit.training.deepaugment.filter_perturbations import (
+    CODE,
+    FEATURES_BEFORE,
+    FEATURES_WITHIN,
+    FILTERS,
+    FILTERS_OF_AUTOENCODER,
+)
+from robustvit.training.deepaugment.kinds import build_distortion
+from robustvit.training.deepaugment.self_autoencoder import Autoencoder, SelfAutoencoder, train_autoencoder
+from robustvit.training.deepaugment.self_upscaler import SelfUpscaler, Upscaler, train_upscaler
 
 MEAN, STD = (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)
 FEATURES = {**CODE, **FEATURES_BEFORE, **FEATURES_WITHIN}
@@ -132,7 +138,7 @@ def test_the_cache_spares_a_second_training(scenes: Tensor, tmp_path: Path, monk
 
 def test_a_cache_of_the_other_network_is_not_taken(scenes: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(self_autoencoder, "train_autoencoder", lambda images, seed: Autoencoder().eval())
-    monkeypatch.setattr("robustvit.training.self_upscaler.train_upscaler", lambda images, seed: Upscaler().eval())
+    monkeypatch.setattr("robustvit.training.deepaugment.self_upscaler.train_upscaler", lambda images, seed: Upscaler().eval())
     cache = tmp_path / "weights.safetensors"
     for kind, network in (("self-cae", Autoencoder), ("self-sr", Upscaler), ("self-cae", Autoencoder)):
         distort = build_distortion(kind, mean=MEAN, std=STD, images=scenes, cache=cache)  # type: ignore[arg-type]

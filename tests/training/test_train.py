@@ -14,6 +14,7 @@ from timm.layers import DropPath
 from tiny_runs import VIT, tiny_config
 
 import robustvit as rv
+from robustvit.runtime.weights import read_weights
 from robustvit.training.batches import Batch
 from robustvit.training.checkpoint import Checkpoints
 from robustvit.training.config import AugmentConfig, ModelConfig
@@ -22,7 +23,6 @@ from robustvit.training.metrics_log import read_metrics
 from robustvit.training.networks import build_network
 from robustvit.training.run import NotFiniteError, Run
 from robustvit.training.train import Progress, train
-from robustvit.weights import read_weights
 
 
 def weights_of(folder: Path) -> dict[str, torch.Tensor]:

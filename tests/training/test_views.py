@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from robustvit.training.keyed_timm import keyed_copy
-from robustvit.training.views import SPATIAL_OPERATIONS, RandAugmentPair, jitter_colors
+from robustvit.training.augment.keyed_timm import keyed_copy
+from robustvit.training.augment.views import SPATIAL_OPERATIONS, RandAugmentPair, jitter_colors
 
 RECIPE = "rand-m9-mstd0.5-inc1"
 PICTURE = Image.fromarray(np.random.RandomState(0).randint(0, 256, (24, 32, 3), np.uint8))

@@ -22,20 +22,20 @@ from robustvit.analysis.patch_corruption import chosen_patches
 from robustvit.analysis.result import Analysis
 from robustvit.analysis.studies import STUDIES
 from robustvit.analysis.subject import Subject, make_subject
-from robustvit.block_outputs import blocks_of
 from robustvit.corruptions.parameters import SMALLEST
-from robustvit.damage import set_aside
 from robustvit.data.picture_digest import add_pictures
 from robustvit.data.protocols import normalisation_of
 from robustvit.evaluation.network_outputs import outputs_part
-from robustvit.evaluation.processes import Processes
 from robustvit.evaluation.stored_work import StoredWork
 from robustvit.evaluation.unfinished import begin_work, check_owner, end_work, stored_json, title_of
-from robustvit.fingerprint import VERSION, Digest, fingerprint
-from robustvit.interruption import check_interrupted
-from robustvit.locking import locking_output
-from robustvit.memory import fits_memory
-from robustvit.models.names import nearest
+from robustvit.recording.block_outputs import blocks_of
+from robustvit.runtime.damage import set_aside
+from robustvit.runtime.fingerprint import VERSION, Digest, fingerprint
+from robustvit.runtime.interruption import check_interrupted
+from robustvit.runtime.locking import locking_output
+from robustvit.runtime.memory import fits_memory
+from robustvit.runtime.processes import Processes
+from robustvit.runtime.spelling import nearest
 
 __all__ = ["SHARED", "Analysis", "analyze", "supported"]
 

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from robustvit.methods.probing import evaluation_mode
-from robustvit.recording import Tape, attention_blocks, has_attention_rows, record
+from robustvit.recording.tape import Tape, attention_blocks, has_attention_rows, record
+from robustvit.runtime.evaluation_mode import evaluation_mode
 
 __all__ = ["check_attention", "keep_maps", "map_chunks", "observe", "tokens_per_window"]
 

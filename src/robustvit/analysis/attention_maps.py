@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from robustvit.analysis.attention_chunks import map_chunks, observe
-from robustvit.recording import Tape
+from robustvit.recording.tape import Tape
 
 __all__ = ["MOST_SHOWN", "AttentionMaps", "attention_maps", "block_positions", "query_map"]
 

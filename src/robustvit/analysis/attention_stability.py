@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from robustvit.analysis.attention_chunks import map_chunks, observe
 from robustvit.analysis.batches import image_pairs
-from robustvit.recording import Tape
+from robustvit.recording.tape import Tape
 
 __all__ = ["Stability", "attention_cosines", "attention_stability"]
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from robustvit.block_outputs import BlockTokens, block_tokens
+from robustvit.recording.block_outputs import BlockTokens, block_tokens
 
 __all__ = ["MOST_CLUSTERS", "Clustering", "agreement", "cluster_tokens", "clusters_in", "clusters_of", "matched"]
 

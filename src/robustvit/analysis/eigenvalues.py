@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from robustvit.analysis.batches import Images, image_batches
-from robustvit.block_outputs import block_tokens
+from robustvit.recording.block_outputs import block_tokens
 
 __all__ = ["EPSILON", "EigenvalueCounts", "count_above", "eigenvalue_counts", "largest_eigenvalue", "significant_eigenvalues"]
 

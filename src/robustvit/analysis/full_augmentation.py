@@ -10,11 +10,11 @@ from PIL import Image
 from torch import Tensor
 
 from robustvit.attacks.pixel_network import PixelNetwork, channels
-from robustvit.corruptions.randomness import keyed_seed
+from robustvit.runtime.randomness import keyed_seed
+from robustvit.training.augment.erasing import erase
+from robustvit.training.augment.mixing import apply_mix, draw_mix
+from robustvit.training.augment.views import RandAugmentPair
 from robustvit.training.config import AugmentConfig
-from robustvit.training.erasing import erase
-from robustvit.training.mixing import apply_mix, draw_mix
-from robustvit.training.views import RandAugmentPair
 
 __all__ = ["fully_augmented"]
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from robustvit.analysis.attention_chunks import map_chunks, observe
 from robustvit.analysis.attention_stability import LEAST_SQUARES
 from robustvit.analysis.batches import Images, image_batches
-from robustvit.recording import Tape
+from robustvit.recording.tape import Tape
 
 __all__ = ["head_diversity", "head_similarity"]
 

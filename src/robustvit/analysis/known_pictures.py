@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from robustvit.analysis.subject import Subject
-from robustvit.methods.probing import evaluation_mode
+from robustvit.runtime.evaluation_mode import evaluation_mode
 
 __all__ = ["show_known"]
 

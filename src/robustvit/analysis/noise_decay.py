@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from robustvit.analysis.batches import Images, keyed_batches
 from robustvit.analysis.options import NoiseKind
-from robustvit.block_outputs import block_tokens
-from robustvit.corruptions.randomness import KeyedDraws
+from robustvit.recording.block_outputs import block_tokens
+from robustvit.runtime.randomness import KeyedDraws
 
 __all__ = ["DEFINITIONS", "noise_decay"]
 

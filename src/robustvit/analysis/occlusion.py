@@ -13,9 +13,9 @@ from robustvit.analysis.attention_chunks import check_attention, keep_maps, obse
 from robustvit.analysis.attention_stability import attention_cosines
 from robustvit.attacks.patches import A_TENTH, PatchSettings, cover_random
 from robustvit.attacks.pixel_network import PixelNetwork
-from robustvit.corruptions.randomness import keyed_seed
-from robustvit.methods.probing import evaluation_mode
-from robustvit.recording import NothingRecordedError, Tape
+from robustvit.recording.tape import NothingRecordedError, Tape
+from robustvit.runtime.evaluation_mode import evaluation_mode
+from robustvit.runtime.randomness import keyed_seed
 
 __all__ = ["Occlusion", "occlusion_study"]
 

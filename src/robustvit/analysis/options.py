@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
-from robustvit.number_checks import check_numbers
+from robustvit.runtime.number_checks import check_numbers
 
 __all__ = ["USED_BY", "AnalysisOptions", "NoiseKind", "check_used"]
 
@@ -61,7 +61,7 @@ class AnalysisOptions:
 
     def __post_init__(self) -> None:
         from robustvit.corruptions.registry import CORRUPTIONS  # not before arguments are understood: it needs torch
-        from robustvit.models.names import nearest
+        from robustvit.runtime.spelling import nearest
 
         if self.corruption not in (*CORRUPTIONS, "patches"):
             hint = nearest(self.corruption, [*CORRUPTIONS, "patches"])

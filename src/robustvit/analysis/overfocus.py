@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from robustvit.analysis.attention_chunks import map_chunks, observe, tokens_per_window
 from robustvit.analysis.batches import Images, image_batches
-from robustvit.recording import Tape
+from robustvit.recording.tape import Tape
 
 __all__ = ["MOST", "Overfocus", "overfocus", "overfocus_of"]
 

@@ -13,7 +13,7 @@ from robustvit.attacks.named_attacks import AdversarialPatches
 from robustvit.attacks.patches import A_TENTH, PatchSettings, cover_adversarial, cover_random
 from robustvit.attacks.pixel_network import PixelNetwork
 from robustvit.methods.patch_corruption import PatchScorer
-from robustvit.methods.probing import evaluation_mode
+from robustvit.runtime.evaluation_mode import evaluation_mode
 
 __all__ = ["PatchEffect", "chosen_patches", "patch_effect"]
 

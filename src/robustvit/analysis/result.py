@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from robustvit.analysis.finding import Finding
-from robustvit.checked_json import read_checked_json, write_checked_json
-from robustvit.files import write_whole
-from robustvit.zip_files import check_zip
+from robustvit.runtime.checked_json import read_checked_json, write_checked_json
+from robustvit.runtime.files import write_whole
+from robustvit.runtime.page_writers import page_writer
+from robustvit.runtime.zip_files import check_zip
 
 __all__ = ["Analysis"]
 
@@ -70,9 +71,7 @@ class Analysis:
             self._write_figures(folder)
 
     def _write_figures(self, folder: Path) -> None:
-        from robustvit.report.analysis_page import write_analysis
-
-        files = write_analysis(self, folder)
+        files = page_writer("analysis")(self, folder)
         arrays = {what: {name: list(one.arrays) for name, one in found.items()} for what, found in self.findings.items()}
         about = {**self.to_json(), "files": files, "arrays": arrays}
         write_checked_json(folder / "analysis.json", about, allow_nan=False)

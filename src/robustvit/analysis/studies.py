@@ -22,10 +22,10 @@ from robustvit.analysis.subject import Batch, Subject
 from robustvit.attacks.attack import FIT_BATCH, FIT_REMEDY
 from robustvit.attacks.named_attacks import AdversarialPatches
 from robustvit.attacks.patches import PatchSettings
-from robustvit.block_outputs import block_tokens, blocks_of
 from robustvit.evaluation.attacking import Attacker
-from robustvit.memory import fits_memory
-from robustvit.recording import attention_blocks
+from robustvit.recording.block_outputs import block_tokens, blocks_of
+from robustvit.recording.tape import attention_blocks
+from robustvit.runtime.memory import fits_memory
 
 __all__ = ["STUDIES", "Need", "Study", "bottleneck_finding"]
 

@@ -17,19 +17,19 @@ from robustvit.analysis.attention_chunks import check_attention
 from robustvit.analysis.options import AnalysisOptions
 from robustvit.attacks.patches import PatchSettings
 from robustvit.attacks.pixel_network import PixelNetwork
-from robustvit.block_outputs import check_blocks
 from robustvit.corruptions.patches import occlude_patches
 from robustvit.data.layouts import SCENES, LayoutError, open_pictures
-from robustvit.data.loose_pictures import NO_LABEL, loose_pictures
 from robustvit.data.picture_digest import add_pictures
 from robustvit.data.pictures import PICTURE_SUFFIXES, Picture, PictureSet, SomePictures, UnreadablePictureError
 from robustvit.data.protocols import Protocol, normalisation_of, protocol_of
+from robustvit.data.readers.loose_pictures import NO_LABEL, loose_pictures
 from robustvit.evaluation.classes import ClassMismatchError, label_names_of, match_classes
 from robustvit.evaluation.conditions import Condition, Damage
-from robustvit.fingerprint import Digest
-from robustvit.interruption import check_interrupted
-from robustvit.methods.probing import evaluation_mode
-from robustvit.recording import NothingRecordedError, has_attention
+from robustvit.recording.block_outputs import check_blocks
+from robustvit.recording.tape import NothingRecordedError, has_attention
+from robustvit.runtime.evaluation_mode import evaluation_mode
+from robustvit.runtime.fingerprint import Digest
+from robustvit.runtime.interruption import check_interrupted
 
 __all__ = ["Batch", "Subject", "make_subject", "pictures_at"]
 

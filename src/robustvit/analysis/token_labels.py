@@ -8,9 +8,10 @@ from typing import Any
 
 from torch import Tensor
 
-from robustvit.corruptions.randomness import keyed_seed
-from robustvit.methods.probing import evaluation_mode, token_grids
 from robustvit.methods.token_labels import draw_exponential
+from robustvit.recording.token_grids import token_grids
+from robustvit.runtime.evaluation_mode import evaluation_mode
+from robustvit.runtime.randomness import keyed_seed
 
 __all__ = ["SURE", "TokenLabels", "token_labels"]
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from robustvit.attacks.pixel_network import PixelNetwork
-from robustvit.corruptions.randomness import keyed_seed
+from robustvit.runtime.randomness import keyed_seed
 
 __all__ = ["FIT_BATCH", "FIT_REMEDY", "Attack", "Batches", "SampleIds"]
 

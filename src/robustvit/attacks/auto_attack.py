@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from robustvit.attacks.pixel_network import PixelNetwork, check_pixels, frozen
-from robustvit.corruptions.randomness import keyed_seed
-from robustvit.interruption import check_interrupted
-from robustvit.number_checks import check_numbers
+from robustvit.runtime.interruption import check_interrupted
+from robustvit.runtime.number_checks import check_numbers
+from robustvit.runtime.randomness import keyed_seed
 
 __all__ = ["AutoAttackPart", "AutoAttackSettings", "Norm", "auto_attack", "check_auto_attack"]
 

@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from robustvit.attacks.pixel_network import check_pixels, frozen
-from robustvit.corruptions.randomness import KeyedDraws
-from robustvit.interruption import check_interrupted
-from robustvit.number_checks import check_numbers
+from robustvit.runtime.interruption import check_interrupted
+from robustvit.runtime.number_checks import check_numbers
+from robustvit.runtime.randomness import KeyedDraws
 
 __all__ = ["PGD_PRESETS", "PgdSettings", "fgsm", "pgd"]
 

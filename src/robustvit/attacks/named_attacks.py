@@ -16,10 +16,10 @@ from robustvit.attacks.gradient_sign import PGD_PRESETS, PgdSettings, fgsm, pgd
 from robustvit.attacks.patch_fool import LAYER, PatchFoolSettings, patch_fool
 from robustvit.attacks.patches import PatchSettings, cover_adversarial, cover_random, fit_scorer, load_scorer
 from robustvit.attacks.pixel_network import PixelNetwork, check_pixels
-from robustvit.block_outputs import blocks_of
 from robustvit.methods.patch_corruption import PatchScorer
-from robustvit.number_checks import check_numbers
-from robustvit.recording import NothingRecordedError, attention_blocks
+from robustvit.recording.block_outputs import blocks_of
+from robustvit.recording.tape import NothingRecordedError, attention_blocks
+from robustvit.runtime.number_checks import check_numbers
 
 __all__ = ["AdversarialPatches", "AutoAttack", "Fgsm", "PatchFool", "Pgd", "RandomPatches"]
 

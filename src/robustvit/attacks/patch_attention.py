@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from robustvit.recording import Tape
+from robustvit.recording.tape import Tape
 
 __all__ = ["attention_drawn", "attention_received", "pixel_mask", "tokens_of"]
 

@@ -18,10 +18,10 @@ from robustvit.attacks.gradient_sign import check_gradient, loss_gradient
 from robustvit.attacks.patch_attention import attention_drawn, attention_received, pixel_mask, tokens_of
 from robustvit.attacks.pixel_network import PixelNetwork, channels, check_pixels, frozen
 from robustvit.attacks.sparse_pixels import FROZEN_AFTER, PixelChoice, SparsePixels
-from robustvit.corruptions.randomness import KeyedDraws
-from robustvit.interruption import check_interrupted
-from robustvit.number_checks import check_numbers
-from robustvit.recording import record
+from robustvit.recording.tape import record
+from robustvit.runtime.interruption import check_interrupted
+from robustvit.runtime.number_checks import check_numbers
+from robustvit.runtime.randomness import KeyedDraws
 
 __all__ = [
     "ChosenPatches",

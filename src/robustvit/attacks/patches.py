@@ -12,13 +12,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from robustvit.attacks.pixel_network import PixelNetwork, channels, check_pixels
-from robustvit.block_outputs import block_tokens
-from robustvit.corruptions.randomness import keyed_seed
-from robustvit.interruption import check_interrupted
 from robustvit.methods.patch_corruption import Noise, PatchScorer, cover_patches, draw_noise, keep_mask, random_scores
-from robustvit.methods.probing import token_stride
+from robustvit.recording.block_outputs import block_tokens
+from robustvit.recording.token_grids import token_stride
+from robustvit.runtime.interruption import check_interrupted
+from robustvit.runtime.randomness import keyed_seed
+from robustvit.runtime.weights import CheckpointError
 from robustvit.training.checkpoint import method_state
-from robustvit.weights import CheckpointError
 
 __all__ = ["PatchSettings", "cover_adversarial", "cover_random", "fit_scorer", "load_scorer"]
 

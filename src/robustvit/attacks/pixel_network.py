@@ -8,9 +8,9 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from robustvit.class_logits import class_logits
 from robustvit.data.protocols import normalisation_of
-from robustvit.memory import is_out_of_memory
+from robustvit.models.class_logits import class_logits
+from robustvit.runtime.memory import is_out_of_memory
 
 __all__ = ["PixelNetwork", "check_network", "check_pixels", "frozen"]
 

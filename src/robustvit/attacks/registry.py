@@ -12,7 +12,7 @@ from robustvit.attacks.gradient_sign import PGD_PRESETS, PgdSettings
 from robustvit.attacks.named_attacks import AdversarialPatches, AutoAttack, Fgsm, PatchFool, Pgd, RandomPatches
 from robustvit.attacks.patch_fool import PatchFoolSettings
 from robustvit.attacks.patches import PatchSettings
-from robustvit.models.names import nearest
+from robustvit.runtime.spelling import nearest
 
 __all__ = ["ATTACKS", "build_attack", "options_of"]
 

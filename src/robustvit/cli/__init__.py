@@ -16,7 +16,7 @@ from contextlib import nullcontext, suppress
 from typing import NamedTuple, TextIO
 
 from robustvit.cli.one_line_warnings import one_line_warnings
-from robustvit.interruption import Interruption, catching_signals
+from robustvit.runtime.interruption import Interruption, catching_signals
 
 __all__ = ["COMMANDS", "Command", "main"]
 

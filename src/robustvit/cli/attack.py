@@ -244,15 +244,16 @@ def _accuracies(results: Results) -> Table:
     from rich.table import Table
 
     from robustvit.report.comparison import summary_names
+    from robustvit.report.numbers import quantity, quantity_interval
 
     table = Table(header_style="bold", pad_edge=False)
     for heading in ("network", "number", "accuracy", "95 % interval", "largest change", "L2 norm", "changed pixels"):
         table.add_column(heading, justify="left" if heading in ("network", "number") else "right")
     for model in results.models:
         for place, key in enumerate(summary_names([model])):
-            value, form = model.summary[key], ".2f" if "distance" in key else ".1%"
-            interval = "" if value.low is None or value.high is None else f"{value.low:{form}} to {value.high:{form}}"
-            cells = (key.replace("_", " "), f"{value.value:{form}}", interval, *_perturbation(model, key))
+            value = model.summary[key]
+            numbers = (quantity(key, value.value), quantity_interval(key, value))
+            cells = (key.replace("_", " "), *numbers, *_perturbation(model, key))
             table.add_row("" if place else model.name, *cells)
         table.add_section()
     return table

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from rich.console import Console
 from rich.progress import track
 
-from robustvit.interruption import check_interrupted, interruptible
-from robustvit.progress import progress_bar
+from robustvit.runtime.interruption import check_interrupted, interruptible
+from robustvit.runtime.progress import progress_bar
 
 __all__ = ["going_on", "note", "note_untrained", "print_json", "progress_bar", "steps", "tables", "working"]
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from robustvit.cli.console import going_on, note, print_json, progress_bar, tables
-from robustvit.interruption import end_with_torchrun
+from robustvit.runtime.interruption import end_with_torchrun
 
 if TYPE_CHECKING:
-    from robustvit.data.copying import Copying
-    from robustvit.data.corrupted_tree import TreeSummary
+    from robustvit.data.copies.copying import Copying
+    from robustvit.data.copies.corrupted_tree import TreeSummary
 
 __all__ = ["corrupt"]
 
@@ -61,7 +61,7 @@ def corrupt(
         as_json: print JSON.
     """
     _check(severities, size, whole, quality, workers, layout)
-    from robustvit.data.copying import Copying, copied_names
+    from robustvit.data.copies.copying import Copying, copied_names
 
     cropped = layout == "imagenet" and not whole
     copying = Copying(
@@ -80,7 +80,7 @@ def corrupt(
 
 
 def _run(source: Path, destination: Path, copying: Copying, workers: int | None, as_json: bool) -> None:
-    from robustvit.data.corrupted_tree import corrupt_tree
+    from robustvit.data.copies.corrupted_tree import corrupt_tree
 
     end_with_torchrun()
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))

@@ -14,12 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["demo"]
 
-SHOWN = {
-    "clean_accuracy": "clean accuracy",
-    "mean_accuracy_15": "mean accuracy, 15 corruptions",
-    "retention": "retention",
-    "mean_corruption_error": "mCE (AlexNet = 100 %)",
-}
+SHOWN = ("clean_accuracy", "mean_accuracy_15", "retention")
+"""Rows of the table."""
 
 
 def demo(
@@ -55,6 +51,7 @@ def demo(
 def _print(results: Results, output: Path) -> None:
     from rich.table import Table
 
+    from robustvit.metrics.measures import measure_of
     from robustvit.report.numbers import change, change_interval, verdict
 
     table = Table(header_style="bold", pad_edge=False)
@@ -63,13 +60,16 @@ def _print(results: Results, output: Path) -> None:
         table.add_column(model.name, justify="right")
     difference = results.between(results.models[1].name, results.models[0].name)[0].summary
     table.add_column("difference (95 % interval)", justify="right")
-    for name, label in SHOWN.items():
-        if (gap := difference.get(name)) is None:
-            continue
+    for name in (name for name in SHOWN if name in difference):
+        gap, measure = difference[name], measure_of(name)
         reach, remark = change_interval(name, gap), verdict(gap)
         told = "; ".join(text for text in (reach, remark) if text)
-        values = (f"{model.summary[name].value:.1%}" for model in results.models)
-        table.add_row(label, *values, f"{change(name, gap.value)} ({told})" if told else change(name, gap.value))
+        values = (measure.text(model.summary[name].value) for model in results.models)
+        table.add_row(
+            measure.short or measure.label.lower(),
+            *values,
+            f"{change(name, gap.value)} ({told})" if told else change(name, gap.value),
+        )
     console = tables()
     console.print(table)
     console.print(

@@ -99,9 +99,10 @@ def eval(  # noqa: A001
 
 
 def _shown(name: str, value: Value) -> str:
-    form = ".2f" if "distance" in name else ".1%"
-    interval = "" if value.low is None or value.high is None else f" ({value.low:{form}} to {value.high:{form}})"
-    return f"{value.value:{form}}{interval}"
+    from robustvit.report.numbers import quantity, quantity_interval
+
+    reach = quantity_interval(name, value)
+    return f"{quantity(name, value.value)} ({reach})" if reach else quantity(name, value.value)
 
 
 def _summaries(results: Results) -> Table:
@@ -119,7 +120,7 @@ def _summaries(results: Results) -> Table:
         suites = f" ({', '.join(measurement.suites)})" if number else ""
         for group in measurement.group_accuracies if len(measurement.group_accuracies) > 1 else ():
             values = [model.measurements[number].group_accuracies.get(group) for model in results.models]
-            rows.append((f"mean accuracy, {group}{suites}", values, group))
+            rows.append((f"mean accuracy, {group}{suites}", values, "mean_accuracy"))
     for label, values, key in rows:
         table.add_row(label, *(_shown(key, value) if value else "" for value in values))
     return table
@@ -127,6 +128,6 @@ def _summaries(results: Results) -> Table:
 
 def _ranking(difference: Difference) -> list[str]:
     """The number that ranks networks in this measurement, if it was measured."""
-    from robustvit.report.headline import RANKED_BY
+    from robustvit.metrics.measures import in_ranking_order
 
-    return [name for name in RANKED_BY if name in difference.summary][:1]
+    return [measure.key for measure in in_ranking_order() if measure.key in difference.summary][:1]

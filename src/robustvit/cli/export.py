@@ -52,10 +52,10 @@ def export(
     """
     chosen = _check_arguments(output, file_format, num_classes, img_size, batch_size)
     with working(f"Building {model}"):
-        from robustvit import fuse
-        from robustvit.exporting import TokenOutputs, check_onnx_installed, export_onnx, export_program
-        from robustvit.files import check_writable
+        from robustvit.models.exporting import TokenOutputs, check_onnx_installed, export_onnx, export_program
+        from robustvit.models.fusing import fuse
         from robustvit.models.loading import load_model
+        from robustvit.runtime.files import check_writable
 
         check_writable(output)
         if chosen == "onnx":

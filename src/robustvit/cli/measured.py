@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robustvit.cli.console import going_on, note, note_untrained, tables
-from robustvit.progress import progress_bar
+from robustvit.runtime.progress import progress_bar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

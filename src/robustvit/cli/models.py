@@ -90,10 +90,11 @@ def matching_networks(pattern: str, *, pretrained: bool = False) -> list[str]:
     Raises:
         ValueError: there are none; the message has the nearest names.
     """
-    from robustvit.models.names import OFFICIAL, nearest
+    from robustvit.models.names import OFFICIAL
     from robustvit.models.published import PUBLISHED
     from robustvit.models.registry import list_models
     from robustvit.models.shipped import SHIPPED
+    from robustvit.runtime.spelling import nearest
 
     ours = [*list_models(), *(name for name in SHIPPED if name not in list_models())]
     name = pattern.partition(".")[0]  # fan_hybrid_base.tapadl_in1k is a network with a tag

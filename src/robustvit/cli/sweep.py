@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from robustvit.cli.console import going_on, note, print_json, tables, working
-from robustvit.progress import EveryMinute
+from robustvit.runtime.progress import EveryMinute
 
 if TYPE_CHECKING:
     from robustvit.sweeping.result import SweepResult

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from robustvit.cli.console import going_on, note, print_json, working
-from robustvit.progress import EveryMinute
+from robustvit.runtime.progress import EveryMinute
 
 if TYPE_CHECKING:
-    from robustvit.training.train import Progress, TrainingResult
+    from robustvit.training.result import TrainingResult
+    from robustvit.training.train import Progress
 
 __all__ = ["train"]
 

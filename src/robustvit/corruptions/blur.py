@@ -19,7 +19,7 @@ from robustvit.corruptions.filters import CACHED, NUDGE, ONE, add_zoomed, blur_b
 from robustvit.corruptions.glass import glass_blur
 from robustvit.corruptions.parameters import Family
 from robustvit.corruptions.pixels import Setting, empty_bytes, store_bytes, strips, to_unit
-from robustvit.corruptions.portable_math import gaussian_taps, sine_and_cosine
+from robustvit.runtime.portable_math import gaussian_taps, sine_and_cosine
 
 __all__ = ["defocus_blur", "gaussian_blur", "glass_blur", "motion_blur", "motion_blur_at", "zoom_blur"]
 

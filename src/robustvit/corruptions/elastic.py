@@ -16,9 +16,9 @@ from torch.nn import functional as F
 
 from robustvit.corruptions.filters import gaussian_filter, symmetric_filter, with_margins
 from robustvit.corruptions.pixels import Setting, empty_bytes
-from robustvit.corruptions.portable_math import gaussian_taps, sine_and_cosine, whole_weights
-from robustvit.corruptions.randomness import Draws, KeyedDraws
 from robustvit.corruptions.sampling import read_between
+from robustvit.runtime.portable_math import gaussian_taps, sine_and_cosine, whole_weights
+from robustvit.runtime.randomness import Draws, KeyedDraws
 
 __all__ = ["elastic_transform"]
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from robustvit.corruptions.pixels import store_bytes, strips
-from robustvit.corruptions.portable_math import exp, gaussian_taps, sine_and_cosine, whole_weights
+from robustvit.runtime.portable_math import exp, gaussian_taps, sine_and_cosine, whole_weights
 
 __all__ = [
     "CACHED",

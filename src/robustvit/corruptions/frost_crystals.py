@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from robustvit.corruptions.portable_math import circle
+from robustvit.runtime.portable_math import circle
 
 __all__ = ["DRAWINGS", "box_blur", "value_noise"]
 

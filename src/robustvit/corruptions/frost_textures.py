@@ -18,7 +18,7 @@ from torch import Tensor
 
 from robustvit.corruptions.frost_generation import generate
 from robustvit.corruptions.parameters import Family
-from robustvit.picture_files import UnreadablePictureError, read_picture
+from robustvit.runtime.picture_files import UnreadablePictureError, read_picture
 
 __all__ = ["Texture", "frost_textures"]
 

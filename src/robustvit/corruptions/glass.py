@@ -15,7 +15,7 @@ from torch import Tensor
 
 from robustvit.corruptions.filters import blur_bytes
 from robustvit.corruptions.pixels import Setting, empty_bytes
-from robustvit.corruptions.randomness import LegacyDraws
+from robustvit.runtime.randomness import LegacyDraws
 
 __all__ = ["glass_blur", "source_map"]
 

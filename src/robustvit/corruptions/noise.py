@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from robustvit.corruptions.pixels import Setting, empty_bytes, store_bytes, strips, to_unit
-from robustvit.corruptions.portable_math import exp
-from robustvit.corruptions.randomness import WORDS, KeyedDraws, LegacyDraws, standard_normals
+from robustvit.runtime.portable_math import exp
+from robustvit.runtime.randomness import WORDS, KeyedDraws, LegacyDraws, standard_normals
 
 __all__ = ["gaussian_noise", "impulse_noise", "shot_noise", "speckle_noise"]
 

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from robustvit.corruptions.randomness import KeyedDraws
+from robustvit.runtime.randomness import KeyedDraws
 
 __all__ = ["PatchNoise", "occlude_patches", "occluded_count", "occlusion_masks"]
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from robustvit.corruptions.parameters import Family
-from robustvit.corruptions.randomness import Draws
+from robustvit.runtime.randomness import Draws
 
 __all__ = ["Setting", "empty_bytes", "store_bytes", "strips", "to_unit"]
 

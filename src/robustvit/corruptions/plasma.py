@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robustvit.corruptions.randomness import Draws, LegacyDraws
+from robustvit.runtime.randomness import Draws, LegacyDraws
 
 __all__ = ["plasma"]
 

@@ -16,8 +16,8 @@ from torch import Tensor
 from robustvit.corruptions import blur, digital, noise, weather
 from robustvit.corruptions.parameters import FAMILIES, SIZES, SMALLEST, Family, family_of_size, parameters
 from robustvit.corruptions.pixels import Setting
-from robustvit.corruptions.randomness import Draws, KeyedDraws, LegacyDraws
-from robustvit.picture_files import to_rgb, upright
+from robustvit.runtime.picture_files import to_rgb, upright
+from robustvit.runtime.randomness import Draws, KeyedDraws, LegacyDraws
 
 __all__ = ["CORRUPTIONS", "ChannelOrder", "Corruption", "corrupt", "corruption_names"]
 
@@ -162,7 +162,7 @@ def _checked_severity(severity: int) -> int:
 
 def _check(name: str, family: Family | None, channel_order: ChannelOrder) -> None:
     if name not in CORRUPTIONS:
-        from robustvit.models.names import nearest  # imports timm, which takes seconds
+        from robustvit.runtime.spelling import nearest  # imports timm, which takes seconds
 
         raise ValueError(f"there is no corruption {name!r}{nearest(name, [*CORRUPTIONS])}")
     if family is not None and family not in FAMILIES:

@@ -23,10 +23,10 @@ from robustvit.corruptions.filters import gaussian_filter
 from robustvit.corruptions.noise import gaussian_noise, shot_noise, speckle_noise
 from robustvit.corruptions.parameters import Family
 from robustvit.corruptions.pixels import Setting
-from robustvit.corruptions.portable_math import sine_and_cosine
-from robustvit.corruptions.randomness import KeyedDraws
 from robustvit.corruptions.sampling import read_between
 from robustvit.corruptions.weather import snow, spatter
+from robustvit.runtime.portable_math import sine_and_cosine
+from robustvit.runtime.randomness import KeyedDraws
 
 __all__ = ["SEQUENCES", "Benchmark", "PerturbationSequence", "perturbation_sequence", "source_frame"]
 
@@ -132,7 +132,7 @@ def perturbation_sequence(
 
 def _check(image: Tensor, kind: str, benchmark: Benchmark, level: int) -> None:
     if kind not in SEQUENCES:
-        from robustvit.models.names import nearest  # imports timm, which takes seconds
+        from robustvit.runtime.spelling import nearest  # imports timm, which takes seconds
 
         raise ValueError(f"there is no perturbation sequence {kind!r}{nearest(kind, [*SEQUENCES])}")
     if benchmark not in SOURCE_SIDE:

@@ -16,8 +16,8 @@ from robustvit.corruptions.filters import enlarged, streak
 from robustvit.corruptions.frost_textures import frost_textures
 from robustvit.corruptions.pixels import Setting, empty_bytes, store_bytes, strips
 from robustvit.corruptions.plasma import plasma
-from robustvit.corruptions.randomness import Draws
 from robustvit.corruptions.spatter import spatter
+from robustvit.runtime.randomness import Draws
 
 __all__ = ["fog", "frost", "snow", "spatter"]
 

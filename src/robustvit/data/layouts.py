@@ -14,10 +14,10 @@ from typing import Literal
 import numpy as np
 
 from robustvit.corruptions.parameters import SEVERITIES
-from robustvit.data.cifar_classes import CIFAR_CLASSES
-from robustvit.data.class_folders import LayoutError, folder_pictures, plain_name
-from robustvit.data.corrupted_pictures import corrupted_pictures
 from robustvit.data.pictures import ArrayPictures, DatasetPictures, PictureSet, ReaderPictures
+from robustvit.data.readers.cifar_classes import CIFAR_CLASSES
+from robustvit.data.readers.class_folders import LayoutError, folder_pictures, plain_name
+from robustvit.data.readers.corrupted_pictures import corrupted_pictures
 
 __all__ = ["LayoutError", "Split", "cifar_c_pictures", "imagenet_c_pictures", "open_pictures", "suite_folder"]
 
@@ -51,7 +51,7 @@ def open_pictures(
     if text.partition(":")[0] in SCENES:
         return _scenes(text, scene_size, split)
     if text.startswith(("wds/", "hfds/")):
-        from robustvit.data.archives import hfds_pictures, wds_pictures
+        from robustvit.data.readers.archives import hfds_pictures, wds_pictures
 
         if split == "train":
             return _archive_to_train_on(text, ignore_orientation)
@@ -68,7 +68,7 @@ def open_pictures(
         if (path / folder).is_dir() or path.name == folder:
             return _cifar(path if (path / folder).is_dir() else path.parent, dataset, split)
     if path.is_file():
-        from robustvit.data.archives import tar_pictures
+        from robustvit.data.readers.archives import tar_pictures
 
         return _told(tar_pictures(path, ignore_orientation=ignore_orientation))
     return _told(folder_pictures(path, train=split == "train", ignore_orientation=ignore_orientation))
@@ -94,7 +94,7 @@ def _archive_to_train_on(source: str, ignore_orientation: bool) -> ReaderPicture
 
 
 def _scenes(text: str, size: tuple[int, int], split: Split) -> DatasetPictures:
-    from robustvit.data.scenes import Hints, Scenes
+    from robustvit.data.scenes.dataset import Hints, Scenes
 
     name, _, length = text.partition(":")
     if length and not (length.isdecimal() and len(length) < 20):

@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 from torch.utils.data import Subset
 
-from robustvit.fingerprint import Digest
+from robustvit.runtime.fingerprint import Digest
 
 __all__ = ["add_dataset", "add_pictures"]
 

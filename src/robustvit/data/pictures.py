@@ -19,8 +19,8 @@ import torch
 from PIL import Image
 
 from robustvit.data.picture_digest import add_dataset, add_pictures
-from robustvit.fingerprint import Digest
-from robustvit.picture_files import MOST_BYTES, UnreadablePictureError, read_picture
+from robustvit.runtime.fingerprint import Digest
+from robustvit.runtime.picture_files import MOST_BYTES, UnreadablePictureError, read_picture
 
 __all__ = [
     "PICTURE_SUFFIXES",

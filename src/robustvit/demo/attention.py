@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from robustvit.corruptions.registry import corrupt
 from robustvit.data.protocols import normalisation_of
-from robustvit.data.scenes import Hints, Scenes
-from robustvit.recording import Tape, record
+from robustvit.data.scenes.dataset import Hints, Scenes
+from robustvit.recording.tape import Tape, record
 from robustvit.report.attention_maps import AttentionRow, attention_figure
 from robustvit.report.page import Chapter
 

@@ -11,11 +11,11 @@ from robustvit.demo.attention import attention_chapter
 from robustvit.demo.findings import findings_chapter
 from robustvit.evaluation.evaluate import evaluate
 from robustvit.evaluation.results import Results
-from robustvit.interruption import check_interrupted
-from robustvit.locking import locking_output
 from robustvit.methods.adl import AdlConfig
 from robustvit.models.registry import create_model
 from robustvit.report.page import write_page
+from robustvit.runtime.interruption import check_interrupted
+from robustvit.runtime.locking import locking_output
 from robustvit.training.config import (
     AugmentConfig,
     DataConfig,

@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from robustvit.demo.contest import SHARED
-from robustvit.files import write_whole
 from robustvit.methods.stl import LabelerConfig
 from robustvit.models.shipped import SHIPPED, shipped_file
+from robustvit.runtime.files import write_whole
+from robustvit.runtime.weights import read_weights, save_weight_file
 from robustvit.training.config import ModelConfig, OptimizerConfig
 from robustvit.training.train import train
-from robustvit.weights import read_weights, save_weight_file
 
 __all__ = ["LABELER", "ship"]
 

@@ -19,16 +19,16 @@ from torch import Tensor, nn
 
 from robustvit.attacks.attack import FIT_BATCH, FIT_REMEDY, Attack
 from robustvit.attacks.pixel_network import PixelNetwork
-from robustvit.class_logits import class_logits
 from robustvit.data.pictures import Picture, PictureSet, UnreadablePictureError
 from robustvit.data.protocols import Protocol
 from robustvit.evaluation.attacking import CHANGES, Attacker, size_of_change
 from robustvit.evaluation.classes import ClassMismatchError, Matching
 from robustvit.evaluation.conditions import Condition, Damage
-from robustvit.evaluation.prefetch import Prefetch
 from robustvit.evaluation.stored_work import Part, StoredWork
-from robustvit.interruption import check_interrupted
-from robustvit.memory import fits_memory
+from robustvit.models.class_logits import class_logits
+from robustvit.runtime.interruption import check_interrupted
+from robustvit.runtime.memory import fits_memory
+from robustvit.runtime.prefetch import Prefetch
 
 __all__ = ["NO_ANSWER", "Outcome", "Task", "classify", "logits_of", "predict"]
 

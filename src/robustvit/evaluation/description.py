@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from robustvit.corruptions.parameters import family_of_size
-from robustvit.data.films import MadeFilms
 from robustvit.data.pictures import SomePictures
+from robustvit.data.readers.films import MadeFilms
 from robustvit.evaluation.classification import Task
 from robustvit.evaluation.conditions import JPEG_QUALITY, PATCH_SHARE, Condition
 from robustvit.evaluation.plan import Job

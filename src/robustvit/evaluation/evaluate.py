@@ -24,7 +24,6 @@ from robustvit.evaluation.differences import differences_of
 from robustvit.evaluation.finished_parts import with_all_parts
 from robustvit.evaluation.notes import Note, few_pictures_note
 from robustvit.evaluation.plan import Job, Settings, plan
-from robustvit.evaluation.processes import Processes, join_processes
 from robustvit.evaluation.results import ModelResults, Results
 from robustvit.evaluation.runs import NetworkRun, Report, run_network
 from robustvit.evaluation.stored_work import StoredWork
@@ -37,8 +36,9 @@ from robustvit.evaluation.unfinished import (
     finished_results,
     title_of,
 )
-from robustvit.locking import locking_output
-from robustvit.progress import progress_bar
+from robustvit.runtime.locking import locking_output
+from robustvit.runtime.processes import Processes, join_processes
+from robustvit.runtime.progress import progress_bar
 
 __all__ = ["FinishedRunError", "Report", "UnfinishedRunError", "evaluate"]
 

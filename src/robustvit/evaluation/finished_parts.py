@@ -8,14 +8,14 @@ from pathlib import Path
 
 from torch import nn
 
-from robustvit.damage import set_aside
 from robustvit.evaluation.classification import Task
 from robustvit.evaluation.examples import make_examples
 from robustvit.evaluation.plan import Job
 from robustvit.evaluation.predictions import Predictions
 from robustvit.evaluation.results import ModelResults, Results
 from robustvit.evaluation.stored_predictions import read_predictions
-from robustvit.methods.probing import evaluation_mode
+from robustvit.runtime.damage import set_aside
+from robustvit.runtime.evaluation_mode import evaluation_mode
 
 __all__ = ["with_all_parts"]
 

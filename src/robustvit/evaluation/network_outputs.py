@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from robustvit.class_logits import class_logits
-from robustvit.fingerprint import numbers_part
-from robustvit.methods.probing import evaluation_mode
+from robustvit.models.class_logits import class_logits
+from robustvit.runtime.evaluation_mode import evaluation_mode
+from robustvit.runtime.fingerprint import numbers_part
 
 __all__ = ["outputs_part"]
 
@@ -20,7 +20,7 @@ MOST = 16
 def outputs_part(networks: list[tuple[nn.Module, tuple[int, int]]]) -> str:
     """The outputs of networks for a generated picture, as a part of a fingerprint.
 
-    They are compared with a tolerance (see `robustvit.fingerprint.is_same`), as last bits depend on the number of threads.
+    They are compared with a tolerance (see `runtime.fingerprint.is_same`), as last bits depend on the number of threads.
 
     Args:
         networks: each with the (H, W) of its input.

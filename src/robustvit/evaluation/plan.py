@@ -13,22 +13,22 @@ from torch import nn
 
 from robustvit.attacks.attack import Attack
 from robustvit.attacks.pixel_network import check_network, frozen
-from robustvit.class_logits import class_logits
 from robustvit.corruptions.frost_textures import frost_textures
 from robustvit.corruptions.parameters import SEVERITIES, SMALLEST
 from robustvit.corruptions.registry import CORRUPTIONS
-from robustvit.data.corrupted_pictures import copy_settings, corrupted_folders
-from robustvit.data.films import FilmSet, MadeFilms, StoredFilms
 from robustvit.data.layouts import LayoutError, cifar_c_pictures, imagenet_c_pictures, open_pictures, suite_folder
 from robustvit.data.pictures import DatasetPictures, PictureSet, SomePictures, UnreadablePictureError
 from robustvit.data.protocols import Protocol, normalisation_of, protocol_of
+from robustvit.data.readers.corrupted_pictures import copy_settings, corrupted_folders
+from robustvit.data.readers.films import FilmSet, MadeFilms, StoredFilms
 from robustvit.evaluation.attacking import ATTACK_SUITE
 from robustvit.evaluation.classes import Matching, label_names_of, match_classes
 from robustvit.evaluation.classification import Task
 from robustvit.evaluation.conditions import CLEAN, GROUPS, Condition, Damage, conditions_of, names_in, patch_side
 from robustvit.evaluation.sequences import FILM_SIZES, film_kinds
-from robustvit.memory import fits_memory, is_out_of_memory
-from robustvit.models.names import nearest
+from robustvit.models.class_logits import class_logits
+from robustvit.runtime.memory import fits_memory, is_out_of_memory
+from robustvit.runtime.spelling import nearest
 
 __all__ = ["SUITES", "Job", "Settings", "check_suites", "plan"]
 

@@ -10,19 +10,19 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robustvit.checked_json import read_checked_json, write_checked_json
 from robustvit.evaluation.class_accuracies import ClassAccuracy
-from robustvit.evaluation.definitions import DEFINITIONS
+from robustvit.evaluation.definitions import definitions
 from robustvit.evaluation.notes import Note
 from robustvit.evaluation.predictions import Predictions, prediction_rows
 from robustvit.evaluation.rows import COLUMNS, rows_of
-from robustvit.tables import write_csv
+from robustvit.runtime.checked_json import read_checked_json, write_checked_json
+from robustvit.runtime.page_writers import page_writer
+from robustvit.runtime.tables import write_csv
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped,unused-ignore]
 
 __all__ = [
-    "DEFINITIONS",
     "AttackExample",
     "AttackedPicture",
     "CellResult",
@@ -138,7 +138,7 @@ class Measurement:
         data: the pictures: name, images, how many there would have been, where corruptions came from.
         protocol: how pictures became the input (name, size, resize, interpolation, mean, std).
         corruption: how corruptions were made in memory; empty for files.
-        summary: name of `DEFINITIONS` -> value.
+        summary: key of a measure -> value.
         corruption_errors: CE of each corruption with all five severities; empty where AlexNet's numbers do not apply.
         group_accuracies: "noise", "blur", ... -> mean accuracy over its corruptions.
         corruption_accuracies: corruption -> mean accuracy over its severities.
@@ -171,7 +171,7 @@ class ModelResults:
         name: as it was given.
         parameters: how many.
         protocol: how pictures became its input in the first measurement.
-        summary: name of `DEFINITIONS` -> value, over all measurements. Where a later one measures the same again, its value
+        summary: key of a measure -> value, over all measurements. Where a later one measures the same again, its value
             is called "NAME (SUITE)".
         cells: every condition.
         skipped: (id, reason) of pictures that could not be read.
@@ -223,7 +223,7 @@ class Difference:
         first, second: names of the networks.
         suites: of the measurement.
         images: pictures that both saw.
-        summary: name of `DEFINITIONS` -> difference.
+        summary: key of a measure -> difference.
         group_accuracies: "noise", "blur", ... -> difference.
     """
 
@@ -263,7 +263,7 @@ class Results:
     data: dict[str, Any]
     versions: dict[str, str]
     created: str
-    definitions: dict[str, str] = field(default_factory=lambda: dict(DEFINITIONS))
+    definitions: dict[str, str] = field(default_factory=definitions)
     fingerprint: str = ""
     differences: tuple[Difference, ...] = ()
     notes: tuple[Note, ...] = ()
@@ -319,7 +319,7 @@ class Results:
 
     @property
     def mean_corruption_error(self) -> float:
-        """mCE of the first network, see `DEFINITIONS`."""
+        """mCE of the first network."""
         return self._summary("mean_corruption_error")
 
     @property
@@ -329,7 +329,7 @@ class Results:
 
     @property
     def retention(self) -> float:
-        """The share of its accuracy that the first network keeps, see `DEFINITIONS`."""
+        """The share of its accuracy that the first network keeps."""
         return self._summary("retention")
 
     def to_json(self) -> dict[str, Any]:
@@ -364,15 +364,13 @@ class Results:
             instead_of: what is there, with the same numbers; where anything else of it differs, results.json and report.html
                 are written again.
         """
-        from robustvit.report.page import write_page
-
         if instead_of is not None and self != instead_of:
             (folder / "report.html").unlink(missing_ok=True)
             self._write(folder)
         if not (folder / "results.csv").exists():
             write_csv(folder / "results.csv", [COLUMNS, *(list(row.values()) for row in self.rows())])
         if not (folder / "report.html").exists():
-            write_page(self, folder / "report.html")
+            page_writer("results")(self, folder / "report.html")
 
     @staticmethod
     def load(path: str | Path) -> Results:

@@ -20,12 +20,12 @@ from robustvit.evaluation.examples import make_examples
 from robustvit.evaluation.notes import Note, chance_note, few_pictures_note, left_out_note
 from robustvit.evaluation.plan import Job
 from robustvit.evaluation.predictions import Predictions, predictions_of
-from robustvit.evaluation.processes import Processes
 from robustvit.evaluation.results import AttackExample, CellResult, Example, Measurement, ModelResults, Value
 from robustvit.evaluation.scores import Scores, score_outcome
 from robustvit.evaluation.sequences import FILM_SIZES, evaluate_sequences, score_sequences, sequence_cells
 from robustvit.evaluation.stored_work import StoredWork
 from robustvit.evaluation.summary import Summaries, cells_of, errors_of, summarise
+from robustvit.runtime.processes import Processes
 
 __all__ = ["Measured", "NetworkRun", "Report", "run_network"]
 

@@ -42,7 +42,7 @@ class Scores:
         ids: of the N pictures (or films).
         cells: what the rows of the table show.
         table: [cells, N], each in 0..1: whether the answer was right, or how often it changed.
-        summary: name of `DEFINITIONS` -> score from the means of the rows.
+        summary: key of a measure -> score from the means of the rows.
         groups: "noise", "blur", ... -> its mean accuracy.
         corruptions: corruption -> its mean accuracy.
     """

@@ -10,19 +10,19 @@ import numpy as np
 from torch import Tensor, nn
 
 from robustvit.corruptions.sequences import SEQUENCES, Benchmark
-from robustvit.data.films import FilmSet
 from robustvit.data.pictures import UnreadablePictureError
+from robustvit.data.readers.films import FilmSet
 from robustvit.evaluation.classification import Task, logits_of
-from robustvit.evaluation.prefetch import Prefetch
-from robustvit.evaluation.processes import Processes
 from robustvit.evaluation.results import CellResult
 from robustvit.evaluation.scores import Scores
 from robustvit.evaluation.stored_work import Part, StoredWork
-from robustvit.interruption import check_interrupted
 from robustvit.metrics.alexnet import ALEXNET_FLIPS
 from robustvit.metrics.bootstrap import Statistic
 from robustvit.metrics.flips import flip_probability, sequence_rule
 from robustvit.metrics.top5_distance import LARGEST_DISTANCE, sequence_top5_distance
+from robustvit.runtime.interruption import check_interrupted
+from robustvit.runtime.prefetch import Prefetch
+from robustvit.runtime.processes import Processes
 
 __all__ = ["FILM_SIZES", "SequenceOutcome", "evaluate_sequences", "film_kinds", "score_sequences", "sequence_cells"]
 

@@ -11,7 +11,7 @@ import numpy as np
 from robustvit.evaluation.classification import NO_ANSWER
 from robustvit.evaluation.conditions import Condition
 from robustvit.evaluation.predictions import COLUMNS, Predictions
-from robustvit.tables import csv_text
+from robustvit.runtime.tables import csv_text
 
 __all__ = ["read_predictions"]
 

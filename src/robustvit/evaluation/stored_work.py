@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from robustvit.damage import warn_of_damage, warn_unused
-from robustvit.files import write_whole
-from robustvit.fingerprint import is_same
-from robustvit.zip_files import check_zip
+from robustvit.runtime.damage import warn_of_damage, warn_unused
+from robustvit.runtime.files import write_whole
+from robustvit.runtime.fingerprint import is_same
+from robustvit.runtime.zip_files import check_zip
 
 __all__ = ["Part", "StoredWork"]
 

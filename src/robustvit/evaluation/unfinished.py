@@ -13,15 +13,15 @@ from typing import Any
 from torch import nn
 
 from robustvit.corruptions.frost_textures import frost_textures
-from robustvit.damage import set_aside, warn_of_damage
 from robustvit.data.picture_digest import add_pictures
 from robustvit.evaluation.network_outputs import outputs_part
 from robustvit.evaluation.plan import Job, Settings
-from robustvit.evaluation.processes import Processes
 from robustvit.evaluation.results import Results
 from robustvit.evaluation.stored_work import StoredWork
-from robustvit.files import explained, remove_folder, write_whole
-from robustvit.fingerprint import VERSION, Digest, changed_parts, fingerprint, is_same
+from robustvit.runtime.damage import set_aside, warn_of_damage
+from robustvit.runtime.files import explained, remove_folder, write_whole
+from robustvit.runtime.fingerprint import VERSION, Digest, changed_parts, fingerprint, is_same
+from robustvit.runtime.processes import Processes
 
 __all__ = [
     "FinishedRunError",

@@ -10,7 +10,7 @@ from torch import Tensor
 from robustvit.methods.attention_diversification import Variant, attention_diversification, check_options
 from robustvit.methods.base import Method, MethodContext, Needs, Step
 from robustvit.methods.chunked_diversification import chunked_attention_diversification
-from robustvit.recording import attention_blocks, has_attention_rows
+from robustvit.recording.tape import attention_blocks, has_attention_rows
 
 __all__ = ["Adl", "AdlConfig"]
 

@@ -17,12 +17,12 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from robustvit.corruptions.randomness import keyed_seed
 from robustvit.methods.alignment import AlignmentVariant, alignment_loss
 from robustvit.methods.base import Method, MethodContext, Needs, Outputs, Step
 from robustvit.methods.patch_corruption import Noise, PatchScorer, cover_patches, draw_noise, keep_mask, random_scores
-from robustvit.methods.probing import token_stride
 from robustvit.methods.token_labels import soft_cross_entropy
+from robustvit.recording.token_grids import token_stride
+from robustvit.runtime.randomness import keyed_seed
 
 __all__ = ["Afat", "AfatConfig", "CorruptionObjective", "Selection"]
 

@@ -23,8 +23,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from robustvit.corruptions.randomness import keyed_seed
-from robustvit.recording import Tape
+from robustvit.recording.tape import Tape
+from robustvit.runtime.randomness import keyed_seed
 
 __all__ = ["Method", "MethodConfig", "Mix", "Needs", "Outputs", "Step", "draw_uniform", "sample_generator"]
 

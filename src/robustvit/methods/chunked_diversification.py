@@ -23,7 +23,7 @@ from robustvit.methods.attention_diversification import (
     check_options,
     keep_above,
 )
-from robustvit.recording import AttentionRows
+from robustvit.recording.tape import AttentionRows
 
 __all__ = ["chunked_attention_diversification"]
 

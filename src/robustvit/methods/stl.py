@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from robustvit.methods.base import Method, MethodContext, Needs, Outputs, Step
-from robustvit.methods.probing import evaluation_mode, token_grids
 from robustvit.methods.token_labels import (
     LabelKind,
     draw_exponential,
@@ -24,6 +23,8 @@ from robustvit.methods.token_labels import (
     token_loss,
     token_targets,
 )
+from robustvit.recording.token_grids import token_grids
+from robustvit.runtime.evaluation_mode import evaluation_mode
 
 __all__ = ["LabelerConfig", "LabelerView", "StlLabeler", "StlStudent", "StudentConfig", "Supervision", "TokenMix"]
 

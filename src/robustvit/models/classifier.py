@@ -11,7 +11,7 @@ from timm.models._features import feature_take_indices
 from torch import Tensor, nn
 
 from robustvit.layers.token_grid import Grid, map_to_tokens
-from robustvit.layers.token_head import fuse_token_logits
+from robustvit.models.heads.token_head import fuse_token_logits
 
 __all__ = ["Classifier", "PublishedWeightsLoader", "TokenLogits", "check_output_stride", "linear_head"]
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext
 from safetensors import SafetensorError
 from timm.models import get_pretrained_cfg
 
-from robustvit.weights import CheckpointError, reader_error
+from robustvit.runtime.weights import CheckpointError, reader_error
 
 __all__ = ["fetching", "short_timeout"]
 

@@ -20,7 +20,7 @@ from robustvit.models.official import from_official, load_weights
 from robustvit.models.registry import create_model
 from robustvit.models.rvt import RVT
 from robustvit.models.saved_folder import LOCAL, WEIGHT_FILES, network_beside, weights_in
-from robustvit.weights import CheckpointError, read_weights, stored_architecture
+from robustvit.runtime.weights import CheckpointError, read_weights, stored_architecture
 
 __all__ = ["fit_to", "load_model", "load_network", "stored_classes"]
 

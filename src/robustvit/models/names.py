@@ -1,12 +1,11 @@
-"""What the networks are called: ours, the authors', and the nearest to a misspelt one."""
+"""Published network names and our networks for them."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["OFFICIAL", "OfficialNetwork", "nearest"]
+__all__ = ["OFFICIAL", "OfficialNetwork"]
 
 
 class OfficialNetwork(NamedTuple):
@@ -45,9 +44,3 @@ OFFICIAL: Mapping[str, OfficialNetwork] = {
     **{f"{name}_cifar{k}": OfficialNetwork(ours, {"num_classes": k}) for name, ours in _CIFAR.items() for k in (10, 100)},
 }
 """Published name -> our network, for every network of FAN, TAP-FAN, STL, RVT, TAP-RVT and RSPC on CIFAR."""
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """ "; did you mean a, b or c?" for the names most like `name`, or nothing."""
-    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
-    return f"; did you mean {' or '.join(close)}?" if close else ""

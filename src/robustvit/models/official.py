@@ -21,10 +21,11 @@ from torch import Tensor, nn
 from robustvit.layers.position_scaled_attention import PositionScaledAttention
 from robustvit.models.fan import FAN
 from robustvit.models.fan_swin import FANSwin
-from robustvit.models.names import OFFICIAL, OfficialNetwork, nearest
+from robustvit.models.names import OFFICIAL, OfficialNetwork
 from robustvit.models.registry import create_model
 from robustvit.models.rvt import RVT
-from robustvit.weights import CheckpointError, read_weights, unwrap_weights
+from robustvit.runtime.spelling import nearest
+from robustvit.runtime.weights import CheckpointError, read_weights, unwrap_weights
 
 _logger = logging.getLogger(__name__)
 

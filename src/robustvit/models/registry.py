@@ -16,11 +16,12 @@ from robustvit.layers.token_pooling import TapBlocks, TapKind
 from robustvit.models import fan, fan_swin, rvt
 from robustvit.models.fetching import fetching
 from robustvit.models.image_sizes import takes_any_size
-from robustvit.models.names import OFFICIAL, nearest
+from robustvit.models.names import OFFICIAL
 from robustvit.models.published import PUBLISHED
 from robustvit.models.saved_folder import LOCAL, buildable, check_saved_weights, read_saved_config, weights_in
 from robustvit.models.timm_networks import add_token_head, add_token_pooling
-from robustvit.weights import read_weights
+from robustvit.runtime.spelling import nearest
+from robustvit.runtime.weights import read_weights
 
 __all__ = ["create_model", "list_models"]
 

@@ -11,8 +11,8 @@ from typing import Any
 import timm
 from timm.models import is_model
 
-from robustvit.models.names import nearest
-from robustvit.weights import CheckpointError, read_weights
+from robustvit.runtime.spelling import nearest
+from robustvit.runtime.weights import CheckpointError, read_weights
 
 __all__ = ["LOCAL", "WEIGHT_FILES", "buildable", "check_saved_weights", "network_beside", "read_saved_config", "weights_in"]
 

@@ -11,7 +11,7 @@ from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_
 from robustvit.models.build import is_shipped, network_cfg
 from robustvit.models.shipped import shipped_cfg, shipped_file
 from robustvit.models.timm_networks import VisionTransformerWithTokens
-from robustvit.weights import read_weights
+from robustvit.runtime.weights import read_weights
 
 __all__ = ["vit_nano", "vit_pico"]
 

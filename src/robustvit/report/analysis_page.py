@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from robustvit.files import write_whole
 from robustvit.report import analysis_curves as curves
 from robustvit.report import analysis_pictures as pictures
 from robustvit.report.analysis_drawing import Plate, encode, short
 from robustvit.report.dark_figures import darken
 from robustvit.report.numbers import words
 from robustvit.report.page import page_environment
+from robustvit.runtime.files import write_whole
 
 if TYPE_CHECKING:
     from robustvit.analysis.analyze import Analysis

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from robustvit.evaluation.results import ModelResults, Results, Value
+from robustvit.metrics.measures import corrupted_accuracies, in_display_order, measure_of
 from robustvit.report.attacks import ATTACK_LABELS, attack_key
 from robustvit.report.charts import PLAIN, Bar, Series, bars, curves, gauge
 from robustvit.report.figures import (
@@ -21,8 +22,8 @@ from robustvit.report.figures import (
     severity_ticks,
 )
 from robustvit.report.grids import Grid, grids_of, sequence_cells
-from robustvit.report.headline import MEANS, rank, ranking_measure
-from robustvit.report.numbers import ORDER, is_number, mean, measure_of, percent, quantity, quantity_interval, words
+from robustvit.report.headline import rank, ranking_measure
+from robustvit.report.numbers import is_number, mean, percent, quantity, quantity_interval, words
 
 __all__ = [
     "Card",
@@ -87,12 +88,7 @@ def summary_names(models: Sequence[ModelResults]) -> list[str]:
         vague = exact.replace("_15", "").replace("_19", "")
         if all(exact in m.summary and m.summary[exact] == m.summary.get(vague) for m in models):
             found.pop(vague, None)  # the same number under its more exact name
-
-    def place(name: str) -> int:
-        known = name.partition(" (")[0]
-        return ORDER.index(known) if known in ORDER else len(ORDER)
-
-    return sorted(found, key=place)
+    return in_display_order(found)
 
 
 def cards(model: ModelResults) -> tuple[Card, ...]:
@@ -103,7 +99,7 @@ def cards(model: ModelResults) -> tuple[Card, ...]:
 def _card(name: str, value: Value) -> Card:
     measure = measure_of(name)
     reach = quantity_interval(name, value)
-    fits = is_number(value.value) and 0 <= value.value <= 1 and "distance" not in name
+    fits = is_number(value.value) and 0 <= value.value <= 1 and measure.unit.symbol == "%"
     chart = gauge(value.value, value.low, value.high, f"{measure.label}: {percent(value.value)} {reach}") if fits else None
     return Card(name, measure.label, quantity(name, value.value), reach, not measure.higher_is_better, chart)
 
@@ -148,7 +144,7 @@ def is_best(number: float | None, best: float | None) -> bool:
 
 def overview(models: Sequence[ModelResults]) -> tuple[Overview, ...]:
     """Bars of clean, corrupted and attacked accuracy for each network, best first."""
-    mean_name = next((name for name in MEANS if any(name in model.summary for model in models)), None)
+    mean_name = next((name for name in corrupted_accuracies() if any(name in model.summary for model in models)), None)
     shown = []
     for place, model in in_order(models):
         values = [("clean", model.summary.get("clean_accuracy"), PLAIN)]

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from robustvit.evaluation.results import Difference, ModelResults, Results, Value
+from robustvit.metrics.measures import MEAN_ACCURACY, measure_of
 from robustvit.report.comparison import Entry, best_of, in_order, is_best, shared_grids, summary_names
-from robustvit.report.numbers import change, change_interval, interval, is_clear, is_number, measure_of, percent, verdict
+from robustvit.report.numbers import change, change_interval, interval, is_clear, is_number, percent, verdict
 
 __all__ = ["Apart", "DifferenceTable", "GroupTable", "difference_tables", "group_tables"]
 
@@ -89,7 +90,7 @@ def _table(best: str, suites: Sequence[str], pairs: Sequence[tuple[int, Differen
         entries = tuple(_apart(name, difference.summary.get(name)) for _, difference in pairs)
         rows.append((measure_of(name).label, not measure_of(name).higher_is_better, entries))
     for group in groups if len(groups) > 1 else ():  # of one group, the mean says the same
-        entries = tuple(_apart(group, difference.group_accuracies.get(group)) for _, difference in pairs)
+        entries = tuple(_apart(MEAN_ACCURACY.key, difference.group_accuracies.get(group)) for _, difference in pairs)
         rows.append((f"Accuracy, {group}", False, entries))
     columns = tuple((place, difference.second, difference.images) for place, difference in pairs)
     return DifferenceTable(", ".join(suites), best, columns, tuple(rows))

@@ -9,44 +9,15 @@ from dataclasses import dataclass
 from robustvit.corruptions.parameters import SEVERITIES
 from robustvit.corruptions.registry import corruption_names
 from robustvit.evaluation.results import ModelResults, Results, Value
+from robustvit.metrics.measures import corrupted_accuracies, in_ranking_order, measure_of
 from robustvit.report.grids import grids_of
-from robustvit.report.numbers import change, change_interval, interval, is_clear, measure_of, percent, words
+from robustvit.report.numbers import change, change_interval, interval, is_clear, percent, words
 
-__all__ = ["RANKED_BY", "Headline", "headline", "rank", "ranking_measure"]
+__all__ = ["Headline", "headline", "rank", "ranking_measure", "short_name"]
 
-MEANS = ("mean_accuracy_15", "mean_accuracy_19", "mean_accuracy")
-ATTACKED = {
-    "autoattack_accuracy": "AutoAttack",
-    "pgd_accuracy": "PGD",
-    "fgsm_accuracy": "FGSM",
-    "patch_fool_accuracy": "Patch-Fool",
-    "patches_adversarial_accuracy": "patches that a network chose to cover",
-    "patches_random_accuracy": "random patches of noise",
-}
-"""Accuracies under attacks -> what they are under."""
-# Networks are ranked by the first of these that was measured.
-RANKED_BY = (
-    *MEANS,
-    "retention",
-    *ATTACKED,
-    "clean_accuracy",
-    "imagenet_a_accuracy",
-    "imagenet_r_accuracy",
-    "patches_accuracy",
-    "mean_flip_rate",
-    "mean_flip_probability",
-)
 MOST_NAMED = 3
 """Networks with the same number, or corruptions, that are named in the large type."""
 CHECKPOINTS = (".safetensors", ".pth", ".pt", ".tar", ".bin", ".ckpt")
-SENTENCES = {
-    "clean_accuracy": "recognises {} of the pictures",
-    "imagenet_a_accuracy": "gets {} of ImageNet-A right",
-    "imagenet_r_accuracy": "gets {} of ImageNet-R right",
-    "patches_accuracy": "gets {} right when a tenth of each picture is noise",
-    "mean_flip_rate": "has a mean flip rate (mFR) of {}",
-    "mean_flip_probability": "changes its answer at {} of the frames",
-}
 
 
 @dataclass(frozen=True)
@@ -91,12 +62,31 @@ def headline(results: Results) -> Headline:
 def ranking_measure(models: Sequence[ModelResults]) -> str | None:
     """The name in the summaries by which networks are ranked; None where nothing is a number.
 
-    The first of `RANKED_BY` that was measured; of several attacks, the strongest: the one that leaves the least accuracy.
+    The first of `in_ranking_order` that was measured; of several attacks, the strongest: the one that leaves the least
+    accuracy.
     """
-    measured = [name for name in RANKED_BY if any(math.isfinite(_number(model, name)) for model in models)]
-    if measured and measured[0] in ATTACKED:
-        return min((name for name in measured if name in ATTACKED), key=lambda name: _average(models, name))
+    measured = [measure.key for measure in in_ranking_order() if _is_measured(models, measure.key)]
+    if measured and _is_attack(measured[0]):
+        return min(filter(_is_attack, measured), key=lambda name: _average(models, name))
     return measured[0] if measured else None
+
+
+def _is_measured(models: Sequence[ModelResults], name: str) -> bool:
+    return any(math.isfinite(_number(model, name)) for model in models)
+
+
+def _is_mean(name: str) -> bool:
+    """Whether it is an accuracy averaged over corruptions."""
+    return name in corrupted_accuracies()
+
+
+def _is_attack(name: str) -> bool:
+    return measure_of(name).family == "attack"
+
+
+def _attacks_made(models: Sequence[ModelResults]) -> list[str]:
+    """Accuracies under attacks that were measured."""
+    return [m.key for m in in_ranking_order() if m.family == "attack" and _is_measured(models, m.key)]
 
 
 def _average(models: Sequence[ModelResults], name: str) -> float:
@@ -124,11 +114,11 @@ def short_name(model: ModelResults) -> str:
 def _of_one(model: ModelResults, measure: str, about: str) -> Headline:
     value = model.summary[measure]
     kept = _finite(model, "retention")
-    if measure in MEANS and kept is not None:
+    if _is_mean(measure) and kept is not None:
         lines = [f"{_clean_and_spoiled(model, value)}: {_with_interval(kept)} of its accuracy is left (retention)."]
         lines += [*_under_the_strongest([model]), *_brackets(kept)]
         return Headline(short_name(model), f"keeps {percent(kept.value, 0)} of its accuracy under {about}", tuple(lines))
-    if measure in ATTACKED:
+    if _is_attack(measure):
         told = (_clean_and_attacked(model, measure), *_among_attacks([model]), *_brackets(value))
         return Headline(short_name(model), _claim(measure, value, about), told)
     return Headline(short_name(model), _claim(measure, value, about), _interval_line(value))
@@ -139,7 +129,7 @@ def _of_equals(order: Sequence[ModelResults], equal: Sequence[ModelResults], mea
     value, names = equal[0].summary[measure], _listed([short_name(model) for model in equal])
     claim = "are equal" if len(equal) == len(order) else f"are the best of {len(order)} networks, and equal"
     lines = _interval_line(value)
-    if measure in MEANS:
+    if _is_mean(measure):
         claim += f" under {about}: {percent(value.value)}"
     else:
         claim += f": each {_claim(measure, value, about)}"
@@ -157,26 +147,24 @@ def _of_several(results: Results, order: Sequence[ModelResults], measure: str, a
     lead = _lead(results, best, second, measure)
     lines = [lead.text]
     kept = _finite(best, "retention")
-    if measure in MEANS:
+    if _is_mean(measure):
         claim = f"is the most accurate of {len(order)} networks under {about}: {percent(value.value)}"
         if kept is not None:
             lines.append(f"It keeps {_with_interval(kept)} of its clean accuracy.{_keeps_more(order, kept)}")
     else:
         claim = f"is the best of {len(order)} networks: it {_claim(measure, value, about)}"
-    lines += _among_attacks(order) if measure in ATTACKED else _under_the_strongest(order)
+    lines += _among_attacks(order) if _is_attack(measure) else _under_the_strongest(order)
     if lead.may_be_chance:
         claim += f", but its lead over {short_name(second)} may be chance"
     return Headline(short_name(best), claim, tuple(filter(None, (*_interval_line(value), *lines))))
 
 
 def _claim(measure: str, value: Value, about: str) -> str:
-    if measure in MEANS:
+    if _is_mean(measure):
         return f"gets {percent(value.value)} right under {about}"
-    if measure in ATTACKED:
-        return f"gets {percent(value.value)} right under {ATTACKED[measure]}"
-    if measure == "retention":
+    if measure_of(measure).family == "retention":
         return f"keeps {percent(value.value, 0)} of its accuracy under {about}"
-    return SENTENCES[measure].format(percent(value.value))
+    return measure_of(measure).claim.format(measure_of(measure).text(value.value))
 
 
 def _lead(results: Results, best: ModelResults, second: ModelResults, measure: str) -> _Lead:
@@ -200,23 +188,23 @@ def _lead(results: Results, best: ModelResults, second: ModelResults, measure: s
 
 def _among_attacks(models: Sequence[ModelResults]) -> tuple[str, ...]:
     """That the headline speaks of the strongest of several attacks."""
-    made = [name for name in ATTACKED if any(math.isfinite(_number(model, name)) for model in models)]
+    made = _attacks_made(models)
     if len(made) < 2:
         return ()
-    strongest = ATTACKED[min(made, key=lambda name: _average(models, name))]
+    strongest = measure_of(min(made, key=lambda name: _average(models, name))).under
     return (f"Of the {len(made)} attacks that were made, the strongest is {strongest}.",)
 
 
 def _under_the_strongest(models: Sequence[ModelResults]) -> tuple[str, ...]:
     """What is left under the strongest attack, where the headline speaks of corruptions."""
-    made = [name for name in ATTACKED if any(math.isfinite(_number(model, name)) for model in models)]
+    made = _attacks_made(models)
     if not made:
         return ()
     strongest = min(made, key=lambda name: _average(models, name))
     best = rank(models, strongest)[0]
     who = "it" if len(models) == 1 else short_name(best)
     which = f", the strongest of {len(made)} attacks" if len(made) > 1 else ""
-    return (f"Under {ATTACKED[strongest]}{which}, {who} gets {_with_interval(best.summary[strongest])} right.",)
+    return (f"Under {measure_of(strongest).under}{which}, {who} gets {_with_interval(best.summary[strongest])} right.",)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -240,7 +228,7 @@ def _clean_and_spoiled(model: ModelResults, spoiled: Value) -> str:
 def _clean_and_attacked(model: ModelResults, measure: str) -> str:
     clean, attacked = _finite(model, "clean_accuracy"), model.summary[measure]
     before = f"It gets {_with_interval(clean)} of the pictures right as they are, and " if clean else "It gets "
-    return f"{before}{_with_interval(attacked)} of them under {ATTACKED[measure]}."
+    return f"{before}{_with_interval(attacked)} of them under {measure_of(measure).under}."
 
 
 def _with_interval(value: Value) -> str:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from markupsafe import Markup, escape
 
 from robustvit.evaluation.results import Value
 from robustvit.metrics.bootstrap import SAME
+from robustvit.metrics.measures import measure_of
 
 __all__ = [
     "MISSING",
-    "Measure",
     "breakable",
     "change",
     "change_interval",
@@ -25,7 +25,6 @@ __all__ = [
     "is_clear",
     "is_number",
     "mean",
-    "measure_of",
     "moment",
     "percent",
     "quantity",
@@ -38,56 +37,6 @@ __all__ = [
 MISSING = "\N{EN DASH}"
 """Stands for what was not measured or is not a number."""
 NBSP = "\N{NO-BREAK SPACE}"
-
-
-@dataclass(frozen=True)
-class Measure:
-    """A number of the summary.
-
-    Attributes:
-        label: what the page calls it.
-        higher_is_better: False for errors.
-    """
-
-    label: str
-    higher_is_better: bool = True
-
-
-_MEASURES = {
-    "retention": Measure("Retention"),
-    "clean_accuracy": Measure("Clean accuracy"),
-    "mean_accuracy_15": Measure("Accuracy, 15 common corruptions"),
-    "mean_accuracy_19": Measure("Accuracy, all 19 corruptions"),
-    "mean_accuracy": Measure("Accuracy under corruption"),
-    "mean_corruption_error": Measure("mCE", higher_is_better=False),
-    "relative_mean_corruption_error": Measure("Relative mCE", higher_is_better=False),
-    "autoattack_accuracy": Measure("Accuracy under AutoAttack"),
-    "pgd_accuracy": Measure("Accuracy under PGD"),
-    "fgsm_accuracy": Measure("Accuracy under FGSM"),
-    "patch_fool_accuracy": Measure("Accuracy under Patch-Fool"),
-    "patches_adversarial_accuracy": Measure("Accuracy, chosen patches covered"),
-    "patches_random_accuracy": Measure("Accuracy, random patches covered"),
-    "patches_random_worst": Measure("Random patches, worst mask"),
-    "patches_random_spread": Measure("Random patches, spread", higher_is_better=False),
-    "expected_calibration_error": Measure("Calibration error", higher_is_better=False),
-    "imagenet_a_accuracy": Measure("ImageNet-A accuracy"),
-    "imagenet_r_accuracy": Measure("ImageNet-R accuracy"),
-    "patches_accuracy": Measure("Accuracy with noise patches"),
-    "mean_flip_rate": Measure("mFR", higher_is_better=False),
-    "mean_flip_probability": Measure("Flip probability", higher_is_better=False),
-    "mean_top5_distance": Measure("Top-5 distance", higher_is_better=False),
-}
-ORDER = tuple(_MEASURES)
-"""In which the page shows them; others follow."""
-
-
-def measure_of(name: str) -> Measure:
-    """The measure called `name` in a summary; unknown ones are named after it, and count as errors if they say so."""
-    known, _, suite = name.partition(" (")
-    if known in _MEASURES:
-        measure = _MEASURES[known]
-        return replace(measure, label=f"{measure.label} ({suite}") if suite else measure
-    return Measure(words(name).capitalize(), higher_is_better=not any(word in name for word in ("error", "flip", "distance")))
 
 
 def is_number(value: float | None) -> bool:
@@ -108,8 +57,8 @@ def percent(value: float | None, digits: int = 1, sign: bool = True) -> str:
 
 
 def quantity(name: str, value: float | None) -> str:
-    """A number of a summary, in its unit: all are shares but distances."""
-    return f"{value:.2f}" if "distance" in name and value is not None and math.isfinite(value) else percent(value)
+    """A number of a summary, in its unit."""
+    return measure_of(name).text(value)
 
 
 def range_percent(low: float | None, high: float | None) -> str:
@@ -126,19 +75,18 @@ def interval(value: Value | None) -> str:
 
 def quantity_interval(name: str, value: Value | None) -> str:
     """The interval of a number of a summary, in its unit."""
-    if value is None or "distance" not in name:
-        return interval(value)
-    if value.low is None or value.high is None or not (is_number(value.low) and is_number(value.high)):
+    if value is None or value.low is None or value.high is None or not (is_number(value.low) and is_number(value.high)):
         return ""
-    return f"{value.low:.2f} to {value.high:.2f}"
+    unit = measure_of(name).unit
+    return f"{replace(unit, symbol='').text(value.low)} to {unit.text(value.high)}"
 
 
 def change(name: str, value: float | None) -> str:
-    """A difference of two numbers of a summary: in points of a hundred, with its sign; distances in their unit."""
+    """A difference of two numbers of a summary with its sign, in their unit; of shares, in points of a hundred."""
     if value is None or not math.isfinite(value):
         return MISSING
-    number, digits = (value, 2) if "distance" in name else (100 * value, 1)
-    rounded = round(number, digits)
+    unit = measure_of(name).unit
+    rounded, digits = round(unit.factor * value, unit.digits), unit.digits
     return f"{rounded:+.{digits}f}".replace("-", "\N{MINUS SIGN}") if rounded else f"{0:.{digits}f}"
 
 

@@ -12,12 +12,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from robustvit.evaluation.results import CellResult, ModelResults, Results
-from robustvit.files import write_whole
+from robustvit.metrics.measures import measure_of
 from robustvit.report import charts, comparison, differences, figures, numbers
 from robustvit.report.attacks import AttackSection, attack_section
 from robustvit.report.classes import ClassTable, class_tables
 from robustvit.report.grids import Grid, grids_of, other_cells, sequence_cells
 from robustvit.report.headline import headline
+from robustvit.runtime.files import write_whole
 
 __all__ = ["Chapter", "page_environment", "render_page", "write_page"]
 
@@ -201,9 +202,7 @@ def _definitions(results: Results) -> list[tuple[str, str]]:
         names.append("expected_calibration_error")
     if any(sequence_cells(model) for model in results.models):
         names.append("mean_flip_probability")
-    known = [
-        (numbers.measure_of(name).label, results.definitions.get(name.partition(" (")[0], "")) for name in dict.fromkeys(names)
-    ]
+    known = [(measure_of(name).label, results.definitions.get(name.partition(" (")[0], "")) for name in dict.fromkeys(names)]
     if any(m.group_accuracies for model in results.models for m in model.measurements):
         known.append(("Mean of a group", results.definitions.get("group_accuracies", "")))
     if any(m.attacks for model in results.models for m in model.measurements):

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robustvit.files import write_whole
+from robustvit.metrics.measures import measure_of
 from robustvit.report.training_figure import COLOURS
+from robustvit.runtime.files import write_whole
 from robustvit.sweeping.grid import label_of, number_of
 from robustvit.sweeping.result import Row, Spread, SweepResult
 from robustvit.sweeping.table import heading_of
@@ -135,7 +136,7 @@ def _lines(result: SweepResult, scale: _Scale) -> list[_Line]:
 def _draw(axes: Any, line: _Line, name: str, scale: _Scale) -> None:
     from matplotlib.transforms import ScaledTranslation
 
-    factor = 1 if "distance" in name else 100
+    factor = measure_of(name).unit.factor
     beside = axes.transData + ScaledTranslation(SEED_POINTS / 72, 0, axes.figure.dpi_scale_trans)
     rows = [row for row in line.rows if name in row.numbers]
     for row in line.rows:

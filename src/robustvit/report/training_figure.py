@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from robustvit.files import write_whole
+from robustvit.runtime.files import write_whole
 
 __all__ = ["save_training_figure"]
 

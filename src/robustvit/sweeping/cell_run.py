@@ -10,14 +10,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from robustvit.checked_json import write_checked_json
-from robustvit.damage import set_aside
 from robustvit.evaluation.evaluate import FinishedRunError, UnfinishedRunError, evaluate
-from robustvit.evaluation.processes import Processes
 from robustvit.evaluation.results import Results
-from robustvit.files import is_full, remove_folder
-from robustvit.interruption import check_interrupted
 from robustvit.models.registry import create_model
+from robustvit.runtime.checked_json import write_checked_json
+from robustvit.runtime.damage import set_aside
+from robustvit.runtime.files import is_full, remove_folder
+from robustvit.runtime.interruption import check_interrupted
+from robustvit.runtime.processes import Processes
 from robustvit.sweeping.inputs import weights_digest
 from robustvit.sweeping.plan import RECORD, Measuring, PlannedCell
 from robustvit.sweeping.result import SweepCell

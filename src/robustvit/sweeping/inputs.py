@@ -17,7 +17,7 @@ from robustvit.data.picture_digest import add_pictures
 from robustvit.data.protocols import protocol_of
 from robustvit.evaluation.plan import Settings
 from robustvit.evaluation.plan import plan as plan_evaluation
-from robustvit.fingerprint import Digest, fingerprint, parts_of
+from robustvit.runtime.fingerprint import Digest, fingerprint, parts_of
 from robustvit.sweeping.plan import RECORD, Measuring, PlannedCell, SweepPlan, SweepSettingsError
 from robustvit.training.config import TrainConfig
 from robustvit.training.networks import build_network, weights_file

@@ -11,15 +11,12 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, Literal
 
-from robustvit.evaluation.results import DEFINITIONS
+from robustvit.metrics.measures import corrupted_accuracies, in_ranking_order, measures
 from robustvit.sweeping.grid import Axis
 
 __all__ = ["Row", "Spread", "State", "SweepCell", "SweepResult"]
 
 State = Literal["done", "failed", "waiting"]
-CORRUPTED = ("mean_accuracy_15", "mean_accuracy_19", "mean_accuracy")
-"""The mean accuracy under corruption; the first that was measured stands for it."""
-FURTHER = ("imagenet_a_accuracy", "imagenet_r_accuracy", "mean_flip_rate", "mean_flip_probability", "patches_accuracy")
 
 
 @dataclass(frozen=True)
@@ -31,7 +28,7 @@ class SweepCell:
         seed: of the run.
         folder: of the run, below the folder of the sweep.
         state: "done", "failed", or "waiting" for its turn.
-        numbers: name of `DEFINITIONS` -> value; empty unless it is done.
+        numbers: key of a measure -> value; empty unless it is done.
         reason: why it failed.
         version: of this package that made its numbers; empty while it is waiting.
     """
@@ -65,7 +62,7 @@ class Row:
     Attributes:
         settings: varied name -> value.
         cells: one a seed.
-        numbers: name of `DEFINITIONS` -> mean and spread over the seeds that have it.
+        numbers: key of a measure -> mean and spread over the seeds that have it.
     """
 
     settings: Mapping[str, Any]
@@ -124,9 +121,9 @@ class SweepResult:
     def columns(self) -> list[str]:
         """The numbers that tables and figures show: clean, corrupted, retention, then what further suites gave."""
         found = dict.fromkeys(name for cell in self.cells for name in cell.numbers)
-        corrupted = [name for name in CORRUPTED if name in found][:1]
-        against_alexnet = ["mean_corruption_error"] if "imagenet-c" in self.evaluation["suites"] else []
-        wanted = ["clean_accuracy", *corrupted, "retention", *against_alexnet, *FURTHER]
+        corrupted = [name for name in corrupted_accuracies() if name in found][:1]
+        further = [measure.key for measure in in_ranking_order() if measure.family in ("shift", "sequence")]
+        wanted = ["clean_accuracy", *corrupted, "retention", "mean_corruption_error", *further]
         return [name for name in wanted if name in found] or list(found)
 
     def to_json(self) -> dict[str, Any]:
@@ -145,7 +142,7 @@ class SweepResult:
                 for row in self.rows
             ],
             "definitions": {
-                **{name: DEFINITIONS[name] for name in DEFINITIONS if any(name in cell.numbers for cell in self.cells)},
+                **{m.key: m.meaning for m in measures() if any(m.key in cell.numbers for cell in self.cells)},
                 "mean": "Over the seeds whose cells are done.",
                 "deviation": "Sample standard deviation over these seeds (divided by their number less one).",
             },

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from robustvit.evaluation.processes import Processes, join_processes
-from robustvit.files import check_writable, explained
-from robustvit.locking import locking_output
+from robustvit.runtime.files import check_writable, explained
+from robustvit.runtime.locking import locking_output
+from robustvit.runtime.processes import Processes, join_processes
 from robustvit.sweeping.plan import Measuring, SweepPlan, SweepSettingsError, plan_sweep
 from robustvit.sweeping.result import SweepCell, SweepResult
 

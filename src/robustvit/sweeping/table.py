@@ -4,31 +4,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from robustvit.files import write_whole
-from robustvit.report.numbers import MISSING, measure_of
+from robustvit.metrics.measures import measure_of
+from robustvit.runtime.files import write_whole
+from robustvit.runtime.page_writers import page_writer
+from robustvit.runtime.tables import write_csv
 from robustvit.sweeping.grid import label_of
 from robustvit.sweeping.result import Row, Spread, SweepResult
-from robustvit.tables import write_csv
 
 __all__ = ["heading_of", "save_sweep", "spread_text", "table_of"]
 
 
 def heading_of(name: str) -> str:
     """What a column is called, with its unit."""
-    label = measure_of(name).label
-    return label if "distance" in name else f"{label}, %"
+    return measure_of(name).heading
 
 
 def spread_text(name: str, spread: Spread | None) -> str:
     """Mean ± standard deviation, in percent where the number is a share; the mean alone where there is one seed."""
+    measure = measure_of(name)
     if spread is None:
-        return MISSING
-    factor, digits = (1, 2) if "distance" in name else (100, 1)
-    text = f"{factor * spread.mean:.{digits}f}"
-    return text if spread.deviation is None else f"{text} ± {factor * spread.deviation:.{digits}f}"
+        return measure.text(None)
+    unit = replace(measure.unit, symbol="")
+    text = unit.text(spread.mean)
+    return text if spread.deviation is None else f"{text} ± {unit.text(spread.deviation)}"
 
 
 def table_of(result: SweepResult) -> tuple[list[str], list[list[str]]]:
@@ -50,12 +52,10 @@ def _seeds_text(row: Row) -> str:
 
 def save_sweep(result: SweepResult, folder: Path) -> None:
     """Writes sweep.json, sweep.csv, sweep.md, sweep.png and sweep.svg, each of them whole."""
-    from robustvit.report.sweep_figure import save_sweep_figure
-
     write_csv(folder / "sweep.csv", _csv_rows(result))
     with write_whole(folder / "sweep.md") as file:
         file.write_text("\n".join(_markdown(result)) + "\n", encoding="utf-8", errors="backslashreplace")
-    save_sweep_figure(result, folder / "sweep.png", folder / "sweep.svg")
+    page_writer("sweep")(result, folder / "sweep.png", folder / "sweep.svg")
     with write_whole(folder / "sweep.json") as file:
         file.write_text(json.dumps(result.to_json(), indent=1, default=str) + "\n")
 

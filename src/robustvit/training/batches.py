@@ -19,15 +19,15 @@ import torch
 from timm.data import IMAGENET_DEFAULT_MEAN
 from torch.utils.data import DataLoader, Dataset
 
-from robustvit.cores import available_cores
-from robustvit.corruptions.randomness import keyed_seed
 from robustvit.data.pictures import UnreadablePictureError
-from robustvit.evaluation.prefetch import Prefetch
-from robustvit.interruption import WorkersEnd, leave_signals_to_parent, starting_workers
-from robustvit.training.augmentation import Augmentation, Pixels
+from robustvit.runtime.cores import available_cores
+from robustvit.runtime.interruption import WorkersEnd, leave_signals_to_parent, starting_workers
+from robustvit.runtime.prefetch import Prefetch
+from robustvit.runtime.randomness import keyed_seed
+from robustvit.training.augment.augmentation import Augmentation, Pixels
+from robustvit.training.augment.mixing import is_mixing
 from robustvit.training.config import AugmentConfig, DataConfig
 from robustvit.training.inputs import Batch
-from robustvit.training.mixing import is_mixing
 from robustvit.training.picture_cache import BasePictures
 from robustvit.training.sampling import Sampling, Shard
 from robustvit.training.training_sets import TrainingPictures, training_pictures

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from robustvit.files import write_whole
-from robustvit.weights import CheckpointError, load_checked, reader_error
+from robustvit.runtime.files import write_whole
+from robustvit.runtime.weights import CheckpointError, load_checked, reader_error
 
 __all__ = ["Checkpoints", "Found", "method_state"]
 

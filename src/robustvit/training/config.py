@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from robustvit.number_checks import check_numbers
+from robustvit.runtime.number_checks import check_numbers
 
 __all__ = [
     "AugmentConfig",

@@ -18,9 +18,9 @@ from typing import Any, Literal, Union
 
 import yaml
 
-from robustvit.files import write_whole
 from robustvit.methods.registry import METHODS, method_config
-from robustvit.models.names import nearest
+from robustvit.runtime.files import write_whole
+from robustvit.runtime.spelling import nearest
 from robustvit.training.bounded_yaml import YamlTextError, read_yaml
 from robustvit.training.config import TrainConfig
 from robustvit.training.recipes import find_recipe

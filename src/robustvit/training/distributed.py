@@ -24,7 +24,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
-from robustvit.evaluation.processes import Processes, join_processes
+from robustvit.runtime.processes import Processes, join_processes
 
 __all__ = ["STATISTICS", "Workers", "choose_device", "join_workers"]
 

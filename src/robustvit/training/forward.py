@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from robustvit.methods.base import Method, Needs, Outputs, Step
 from robustvit.methods.token_labels import soft_cross_entropy
-from robustvit.recording import Tape, record
+from robustvit.recording.tape import Tape, record
 
 __all__ = ["Forward", "TrainedNetwork", "loss_terms", "needs_of", "token_grid"]
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from robustvit.methods.base import Mix
+from robustvit.training.augment.erasing import erase
+from robustvit.training.augment.mixing import apply_mix, mixed_targets
 from robustvit.training.config import AugmentConfig
-from robustvit.training.erasing import erase
-from robustvit.training.mixing import apply_mix, mixed_targets
 
 __all__ = ["Batch", "Distort", "Inputs", "normalised", "prepare"]
 

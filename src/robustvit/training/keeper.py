@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from robustvit.files import write_whole
+from robustvit.runtime.files import write_whole
+from robustvit.runtime.page_writers import page_writer
+from robustvit.runtime.weights import CheckpointError
 from robustvit.training.batches import Batch
 from robustvit.training.checkpoint import Checkpoints
 from robustvit.training.config_io import fingerprint_of
 from robustvit.training.metrics_log import MetricsLog, read_metrics
 from robustvit.training.networks import model_options, save_weights
+from robustvit.training.result import TrainingResult
 from robustvit.training.run import NotFiniteError, Run
 from robustvit.training.validation import Validation
-from robustvit.weights import CheckpointError
-
-if TYPE_CHECKING:
-    from robustvit.training.train import TrainingResult
 
 __all__ = ["Keeper"]
 
@@ -151,9 +150,6 @@ class Keeper:
 
     def finish(self) -> TrainingResult:
         """Writes the last weights, the figure and the summary."""
-        from robustvit.report.training_figure import save_training_figure
-        from robustvit.training.train import TrainingResult
-
         run = self.run
         result = TrainingResult(
             self.folder,
@@ -168,7 +164,7 @@ class Keeper:
         self._save_weights("weights", run.ema.module if run.ema is not None else run.network, {})
         if run.workers.is_first:
             self._write_json("summary.json", {**result.__dict__, "folder": None, "finished": result.is_finished})
-            save_training_figure(read_metrics(self.folder / "metrics.jsonl"), self.folder / "training.png")
+            page_writer("training")(read_metrics(self.folder / "metrics.jsonl"), self.folder / "training.png")
         return result
 
     def _write_json(self, name: str, value: Mapping[str, Any]) -> None:

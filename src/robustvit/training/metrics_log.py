@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from robustvit.files import explained, write_whole
+from robustvit.runtime.files import explained, write_whole
 
 __all__ = ["MetricsLog", "read_metrics"]
 

@@ -11,7 +11,6 @@ from typing import Any
 from timm.models._hub import save_config_for_hf
 from torch import Tensor
 
-from robustvit.files import write_whole
 from robustvit.models.fan import FAN
 from robustvit.models.fan_swin import FANSwin
 from robustvit.models.image_sizes import takes_option
@@ -19,8 +18,9 @@ from robustvit.models.loading import fit_to, load_network, stored_classes
 from robustvit.models.official import load_weights
 from robustvit.models.registry import create_model
 from robustvit.models.rvt import RVT
+from robustvit.runtime.files import write_whole
+from robustvit.runtime.weights import CheckpointError, read_weights, save_weight_file
 from robustvit.training.config import AugmentConfig, ModelConfig
-from robustvit.weights import CheckpointError, read_weights, save_weight_file
 
 __all__ = ["build_network", "frozen_network", "model_options", "save_weights", "weights_file"]
 

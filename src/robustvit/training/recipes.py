@@ -63,7 +63,7 @@ def find_recipe(recipe: str | Path, beside: Path | None = None) -> Path:
     known, name = _files(), Path(recipe).as_posix().removesuffix(".yaml")
     if name in known:
         return known[name]
-    from robustvit.models.names import nearest  # imports timm, which listing recipes does not need
+    from robustvit.runtime.spelling import nearest  # imports timm, which listing recipes does not need
 
     public = [found for found, file in known.items() if not file.name.startswith("_")]
     if inside := sorted(found for found in public if found.startswith(f"{name.rstrip('/')}/")):

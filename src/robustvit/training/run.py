@@ -13,18 +13,18 @@ import torch
 from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 
-from robustvit.corruptions.randomness import keyed_seed
 from robustvit.data.protocols import normalisation_of, protocol_of
 from robustvit.methods.base import Method, MethodContext, Needs, Step
+from robustvit.runtime.randomness import keyed_seed
+from robustvit.training.augment.mixing import draw_mix
 from robustvit.training.batches import Batch, TrainingData
 from robustvit.training.config import TrainConfig
 from robustvit.training.config_io import ConfigError
-from robustvit.training.deepaugment import build_distortion
-from robustvit.training.distortion import Distortion
+from robustvit.training.deepaugment.distortion import Distortion
+from robustvit.training.deepaugment.kinds import build_distortion
 from robustvit.training.distributed import STATISTICS, Workers
 from robustvit.training.forward import Forward, TrainedNetwork, loss_terms, needs_of
 from robustvit.training.inputs import prepare
-from robustvit.training.mixing import draw_mix
 from robustvit.training.networks import build_network, frozen_network
 from robustvit.training.optimization import Schedule, build_optimizer, total_updates
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from robustvit.corruptions.randomness import keyed_seed
+from robustvit.runtime.randomness import keyed_seed
 
 __all__ = ["Sampling", "Shard", "epoch_order", "shard_offsets"]
 

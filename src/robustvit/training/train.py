@@ -17,13 +17,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from robustvit.files import check_writable, explained
-from robustvit.interruption import Interruption, finishing_steps
-from robustvit.locking import locking_output
+from robustvit.runtime.files import check_writable, explained
+from robustvit.runtime.interruption import Interruption, finishing_steps
+from robustvit.runtime.locking import locking_output
 from robustvit.training.config import TrainConfig
 from robustvit.training.config_io import ConfigError, changed_settings, load_saved_config, save_config
 from robustvit.training.distributed import choose_device, join_workers
 from robustvit.training.keeper import Keeper
+from robustvit.training.result import TrainingResult
 from robustvit.training.run import NotFiniteError, Run
 from robustvit.training.training_sets import validation_pictures
 from robustvit.training.validation import Validation
@@ -51,34 +52,6 @@ class Progress:
     accuracy: float | None
 
 
-@dataclass(frozen=True)
-class TrainingResult:
-    """How a run ended.
-
-    Attributes:
-        folder: with all its files.
-        updates_done, updates: fewer where it was interrupted.
-        accuracy: of the last validation, of the averaged weights where there are any; None without validation.
-        best_accuracy: of the network in FOLDER/best.
-        unreadable: training pictures that could not be read, with the reason.
-        notes: what a reader should know, e.g. checkpoints that were passed over.
-        is_validation_due: the last validation was interrupted; a resumed run begins with it.
-    """
-
-    folder: Path
-    updates_done: int
-    updates: int
-    accuracy: float | None
-    best_accuracy: float | None
-    unreadable: Mapping[str, str]
-    notes: tuple[str, ...] = ()
-    is_validation_due: bool = False
-
-    @property
-    def is_finished(self) -> bool:
-        return self.updates_done >= self.updates and not self.is_validation_due
-
-
 @locking_output
 def train(
     config: TrainConfig | None,
@@ -97,7 +70,7 @@ def train(
         report: called after every update.
 
     Ctrl-C raises KeyboardInterrupt, and the last checkpoint is what is kept. The command line instead finishes the update and
-    saves; so does `robustvit.interruption.catching_signals` around a call.
+    saves; so does `robustvit.runtime.interruption.catching_signals` around a call.
 
     Raises:
         ConfigError: the configuration cannot work, or differs from that of the run to be resumed.

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from robustvit.corruptions.randomness import keyed_seed
-from robustvit.data.class_folders import folder_pictures
 from robustvit.data.layouts import LayoutError, Split, open_pictures
 from robustvit.data.pictures import Picture, PictureSet, SomePictures, UnreadablePictureError
-from robustvit.data.scenes import Scenes
+from robustvit.data.readers.class_folders import folder_pictures
+from robustvit.data.scenes.dataset import Scenes
+from robustvit.runtime.randomness import keyed_seed
 from robustvit.training.config import DataConfig
 
 __all__ = ["Decoded", "TrainingPictures", "training_pictures", "validation_pictures"]

@@ -1,0 +1,1 @@
+"""Corrupted copies of datasets: the trees that `robustvit corrupt` writes."""

@@ -1,0 +1,1 @@
+"""Datasets on disk, one layout per file."""

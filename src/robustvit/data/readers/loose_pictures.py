@@ -1,0 +1,48 @@
+"""Pictures without labels: one file, or the files of a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from timm.utils.misc import natural_key
+
+from robustvit.data.pictures import PICTURE_SUFFIXES, Picture, read_picture
+from robustvit.runtime.fingerprint import Digest
+
+__all__ = ["NO_LABEL", "LoosePictures", "loose_pictures"]
+
+NO_LABEL = -1
+"""Stands for the class of a picture that has none."""
+
+
+class LoosePictures:
+    """Files that are pictures, in their natural order, without labels."""
+
+    classes: tuple[str, ...] = ()
+
+    def __init__(self, files: Sequence[Path], name: str, *, ignore_orientation: bool = False) -> None:
+        self.files, self.name, self.ignore_orientation = list(files), name, ignore_orientation
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __iter__(self) -> Iterator[Picture]:
+        yield from map(self.at, range(len(self)))
+
+    def at(self, i: int) -> Picture:
+        file = self.files[i]
+        return Picture(file.name, NO_LABEL, lambda: read_picture(file, ignore_orientation=self.ignore_orientation))
+
+    def add_to(self, digest: Digest, positions: Sequence[int] | None = None) -> None:
+        """The files by name, size and time."""
+        files = self.files if positions is None else [self.files[i] for i in positions]
+        digest.add_files(Path(), [str(file) for file in files])
+
+
+def loose_pictures(path: Path, *, ignore_orientation: bool = False) -> LoosePictures | None:
+    """The picture `path`, or those that lie directly in the folder `path`; None where it is neither."""
+    inside = path.iterdir() if path.is_dir() else [path]
+    files = [file for file in inside if file.is_file() and file.suffix.lower() in PICTURE_SUFFIXES]
+    files.sort(key=lambda file: natural_key(file.name))
+    return LoosePictures(files, str(path), ignore_orientation=ignore_orientation) if files else None

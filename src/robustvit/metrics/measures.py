@@ -1,0 +1,419 @@
+"""The table of all reported numbers: what each is called, its unit, whether more is better, and what it means.
+
+Results, report, terminal, CSV, sweeps, demo and docs read it. A suite, an attack or a task with a number of its own registers
+it in its own file:
+
+    SKETCH = register(Measure("imagenet_sketch_accuracy", "ImageNet-Sketch accuracy", "Top-1 accuracy on ...", family="shift"))
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+__all__ = [
+    "CELL_MEASURES",
+    "DISTANCE",
+    "NUMBER",
+    "RATIO",
+    "SHARE",
+    "Family",
+    "Measure",
+    "Unit",
+    "base_key",
+    "corrupted_accuracies",
+    "in_display_order",
+    "in_ranking_order",
+    "measure_of",
+    "measures",
+    "register",
+]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """How values are written: `factor` times the value, with so many digits, and the symbol."""
+
+    name: str
+    factor: float
+    digits: int
+    symbol: str = ""
+
+    def text(self, value: float) -> str:
+        """0.714 -> "71.4 %" (with a no-break space) in a share."""
+        number = f"{self.factor * value:.{self.digits}f}"
+        return f"{number}\N{NO-BREAK SPACE}{self.symbol}" if self.symbol else number
+
+
+SHARE = Unit("share", 100, 1, "%")
+"""Of images, frames or pixels, in 0 .. 1."""
+RATIO = Unit("ratio", 100, 1, "%")
+"""Of two numbers; may exceed 1."""
+DISTANCE = Unit("distance", 1, 2)
+NUMBER = Unit("number", 1, 0)
+
+Family = Literal["retention", "clean", "corruption", "attack", "calibration", "shift", "sequence", "cell"]
+_DISPLAYED: tuple[Family, ...] = ("retention", "clean", "corruption", "attack", "calibration", "shift", "sequence", "cell")
+_RANKED: tuple[Family, ...] = ("corruption", "retention", "attack", "clean", "shift", "sequence")
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One kind of reported number.
+
+    Attributes:
+        key: in results.json and results.csv.
+        label: heading in pages and tables.
+        meaning: its definition, in one or two sentences.
+        short: its definition in a few words, for the terminal; by default the label in lower case.
+        unit: of the values.
+        higher_is_better: the direction.
+        family: what it says something about; pages group and order numbers by it.
+        ranks: whether networks are ranked by it, where it is the first of its family that was measured.
+        claim: the headline about a network, where {} stands for the value: "recognises {} of the images".
+        under: of an accuracy under an attack, what the images are under: "PGD".
+    """
+
+    key: str
+    label: str
+    meaning: str
+    short: str = ""
+    unit: Unit = SHARE
+    higher_is_better: bool = True
+    family: Family = "cell"
+    ranks: bool = False
+    claim: str = ""
+    under: str = ""
+
+    @property
+    def heading(self) -> str:
+        """The label with the unit: "Retention, %"."""
+        return f"{self.label}, {self.unit.symbol}" if self.unit.symbol else self.label
+
+    def text(self, value: float | None) -> str:
+        """The value with its unit, or a dash."""
+        return self.unit.text(value) if value is not None and math.isfinite(value) else "\N{EN DASH}"
+
+
+_TABLE: dict[str, Measure] = {}
+
+
+def register(measure: Measure) -> Measure:
+    """Adds a measure to the table.
+
+    Raises:
+        ValueError: another one has that key.
+    """
+    if _TABLE.setdefault(measure.key, measure) != measure:
+        raise ValueError(f"there are two measures {measure.key!r}; give one of them another key")
+    return measure
+
+
+def measures() -> Iterator[Measure]:
+    """All of them, in the order of registration."""
+    return iter(tuple(_TABLE.values()))
+
+
+def base_key(key: str) -> str:
+    """ "mean_accuracy (imagenet-c)" -> "mean_accuracy": a second measurement of a measure has its suite in brackets."""
+    return key.partition(" (")[0]
+
+
+def measure_of(key: str) -> Measure:
+    """The measure with that key, which may have a suite in brackets.
+
+    Raises:
+        KeyError: nobody has registered it.
+    """
+    measure, suite = _TABLE[base_key(key)], key.partition(" (")[2]
+    return replace(measure, key=key, label=f"{measure.label} ({suite}") if suite else measure
+
+
+def in_display_order(keys: Iterable[str]) -> list[str]:
+    """Sorted by family, and in it by registration."""
+    places = {measure.key: (_DISPLAYED.index(measure.family), i) for i, measure in enumerate(measures())}
+    return sorted(keys, key=lambda key: places[base_key(key)])
+
+
+def in_ranking_order() -> list[Measure]:
+    """Those that networks are ranked by; the first that was measured decides."""
+    ranked = [measure for measure in measures() if measure.ranks]
+    return sorted(ranked, key=lambda measure: _RANKED.index(measure.family))
+
+
+def corrupted_accuracies() -> list[str]:
+    """Keys of the accuracies averaged over corruptions; the first that was measured stands for accuracy under corruption."""
+    return [measure.key for measure in in_ranking_order() if measure.family == "corruption"]
+
+
+RETENTION = register(
+    Measure(
+        "retention",
+        "Retention",
+        "Mean accuracy under corruption over clean accuracy: the share of the accuracy that survives. Over the 15 "
+        "common corruptions where all of them were measured, else over those that were.",
+        unit=RATIO,
+        family="retention",
+        ranks=True,
+    )
+)
+CLEAN_ACCURACY = register(
+    Measure(
+        "clean_accuracy",
+        "Clean accuracy",
+        "Share of the images whose first answer is right (top-1), without any corruption.",
+        family="clean",
+        ranks=True,
+        claim="recognises {} of the images",
+    )
+)
+MEAN_ACCURACY_15 = register(
+    Measure(
+        "mean_accuracy_15",
+        "Accuracy, 15 common corruptions",
+        "Top-1 accuracy, averaged over the 15 common corruptions and their 5 severities.",
+        short="mean accuracy, 15 corruptions",
+        family="corruption",
+        ranks=True,
+    )
+)
+MEAN_ACCURACY_19 = register(
+    Measure(
+        "mean_accuracy_19",
+        "Accuracy, all 19 corruptions",
+        "Top-1 accuracy, averaged over all 19 corruptions and their 5 severities.",
+        short="mean accuracy, 19 corruptions",
+        family="corruption",
+        ranks=True,
+    )
+)
+MEAN_ACCURACY = register(
+    Measure(
+        "mean_accuracy",
+        "Accuracy under corruption",
+        "Top-1 accuracy, averaged over the corruptions and severities that were measured.",
+        short="mean accuracy, corrupted",
+        family="corruption",
+        ranks=True,
+    )
+)
+MEAN_CORRUPTION_ERROR = register(
+    Measure(
+        "mean_corruption_error",
+        "mCE",
+        "For each of the 15 common corruptions, the summed error over the 5 severities divided by that of AlexNet on "
+        "ImageNet-C; then the mean. Only for the 1000 classes of ImageNet, where AlexNet's errors apply.",
+        short="mCE (AlexNet = 100 %)",
+        unit=RATIO,
+        higher_is_better=False,
+        family="corruption",
+    )
+)
+RELATIVE_MEAN_CORRUPTION_ERROR = register(
+    Measure(
+        "relative_mean_corruption_error",
+        "Relative mCE",
+        "As mCE, but of what each corruption adds to the clean error, for both networks (AlexNet's clean error 0.4348).",
+        short="relative mCE (AlexNet = 100 %)",
+        unit=RATIO,
+        higher_is_better=False,
+        family="corruption",
+    )
+)
+EXPECTED_CALIBRATION_ERROR = register(
+    Measure(
+        "expected_calibration_error",
+        "Calibration error",
+        "Gap between confidence and accuracy, in 15 equal bins of confidence, weighted by size. "
+        "Without an interval: bootstrap samples show larger gaps than the images themselves.",
+        higher_is_better=False,
+        family="calibration",
+    )
+)
+
+
+def _attack(key: str, label: str, meaning: str, under: str) -> Measure:
+    claim = f"gets {{}} right under {under}"
+    return register(Measure(key, label, meaning, family="attack", ranks=True, claim=claim, under=under))
+
+
+_attack(
+    "autoattack_accuracy",
+    "Accuracy under AutoAttack",
+    "Top-1 accuracy under AutoAttack: an image counts as wrong when one attack of its ensemble succeeds.",
+    "AutoAttack",
+)
+_attack(
+    "pgd_accuracy",
+    "Accuracy under PGD",
+    "Top-1 accuracy under PGD: several steps along the sign of the gradient within eps of the image; the last one counts.",
+    "PGD",
+)
+_attack(
+    "fgsm_accuracy",
+    "Accuracy under FGSM",
+    "Top-1 accuracy under FGSM: one step along the sign of the gradient, against the true class. Every image counts, also "
+    "those that were wrong before.",
+    "FGSM",
+)
+_attack(
+    "patch_fool_accuracy",
+    "Accuracy under Patch-Fool",
+    "Top-1 accuracy under Patch-Fool: patches that the network attends to are replaced by what misleads it most.",
+    "Patch-Fool",
+)
+_attack(
+    "patches_adversarial_accuracy",
+    "Accuracy, chosen patches covered",
+    "Top-1 accuracy with the patches covered by noise that a corruption network chooses.",
+    "patches that a network chose to cover",
+)
+_attack(
+    "patches_random_accuracy",
+    "Accuracy, random patches covered",
+    "Top-1 accuracy with random patches covered by noise, averaged over several choices of patches (masks).",
+    "random patches of noise",
+)
+register(
+    Measure(
+        "patches_random_worst",
+        "Random patches, worst mask",
+        "Share of the images that are right under every one of the masks.",
+        family="attack",
+    )
+)
+register(
+    Measure(
+        "patches_random_spread",
+        "Random patches, spread",
+        "Standard deviation of the accuracy over the masks. Without an interval: bootstrap samples show larger spreads than "
+        "the "
+        "images themselves.",
+        higher_is_better=False,
+        family="attack",
+    )
+)
+register(
+    Measure(
+        "imagenet_a_accuracy",
+        "ImageNet-A accuracy",
+        "Top-1 accuracy on ImageNet-A; only the 200 classes of that set compete.",
+        family="shift",
+        ranks=True,
+        claim="gets {} of ImageNet-A right",
+    )
+)
+register(
+    Measure(
+        "imagenet_r_accuracy",
+        "ImageNet-R accuracy",
+        "Top-1 accuracy on ImageNet-R; only the 200 classes of that set compete.",
+        family="shift",
+        ranks=True,
+        claim="gets {} of ImageNet-R right",
+    )
+)
+register(
+    Measure(
+        "patches_accuracy",
+        "Accuracy with noise patches",
+        "Top-1 accuracy with a random tenth of the patches replaced by noise.",
+        family="shift",
+        ranks=True,
+        claim="gets {} right when a tenth of each image is noise",
+    )
+)
+register(
+    Measure(
+        "mean_flip_rate",
+        "mFR",
+        "For each of the 10 sequence types of ImageNet-P, the share of frames at which the answer changes, over that of "
+        "AlexNet; "
+        "then the mean. The published table of AlexNet's numbers is yet to be confirmed.",
+        short="mFR (AlexNet = 100 %)",
+        unit=RATIO,
+        higher_is_better=False,
+        family="sequence",
+        ranks=True,
+        claim="has a mean flip rate (mFR) of {}",
+    )
+)
+register(
+    Measure(
+        "mean_flip_probability",
+        "Flip probability",
+        "Share of frames at which the answer changes, averaged over the sequence types.",
+        higher_is_better=False,
+        family="sequence",
+        ranks=True,
+        claim="changes its answer at {} of the frames",
+    )
+)
+register(
+    Measure(
+        "mean_top5_distance",
+        "Top-5 distance",
+        "uT5D: how far the five best answers move from frame to frame (0 to 18), averaged over the sequence types; not "
+        "divided by "
+        "AlexNet's.",
+        unit=DISTANCE,
+        higher_is_better=False,
+        family="sequence",
+    )
+)
+
+CELL_MEASURES = tuple(
+    register(measure)
+    for measure in (
+        Measure("accuracy", "Accuracy", "Share of the images whose first answer is right (top-1)."),
+        Measure(
+            "calibration_error",
+            "Calibration error",
+            "Gap between confidence and accuracy, in 15 equal bins of confidence, weighted by size.",
+            higher_is_better=False,
+        ),
+        Measure(
+            "flip_probability",
+            "Flip probability",
+            "Share of the frames of a sequence at which the answer changes.",
+            higher_is_better=False,
+        ),
+        Measure(
+            "top5_distance",
+            "Top-5 distance",
+            "uT5D: how far the five best answers move from frame to frame (0 to 18).",
+            unit=DISTANCE,
+            higher_is_better=False,
+        ),
+        Measure(
+            "no_answer",
+            "No answer",
+            "Images for which the network gave numbers that are not finite; they count as wrong.",
+            unit=NUMBER,
+            higher_is_better=False,
+        ),
+        Measure(
+            "largest_change",
+            "Largest change",
+            "Of an attack: the largest change of a value (1 is white), averaged over the images.",
+            unit=DISTANCE,
+            higher_is_better=False,
+        ),
+        Measure(
+            "change_norm",
+            "L2 norm of the change",
+            "Of an attack: the L2 norm of the change over all values, averaged over the images.",
+            unit=DISTANCE,
+            higher_is_better=False,
+        ),
+        Measure(
+            "changed_pixels",
+            "Changed pixels",
+            "Of an attack: the share of the pixels that changed, averaged over the images.",
+            higher_is_better=False,
+        ),
+    )
+)
+"""Numbers of a single cell: one condition at one severity."""

@@ -1,0 +1,1 @@
+"""Heads beside the classifier."""

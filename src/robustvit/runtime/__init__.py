@@ -1,0 +1,1 @@
+"""What everything stands on: keyed randomness, whole files, memory, processes, signals, spelling, evaluation mode."""

@@ -1,0 +1,1 @@
+"""What happens to training samples before the network sees them."""

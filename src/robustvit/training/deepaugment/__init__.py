@@ -1,0 +1,1 @@
+"""DeepAugment: images distorted by broken or random image-to-image networks."""

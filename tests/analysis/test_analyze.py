@@ -24,7 +24,7 @@ from robustvit.analysis.subject import make_subject, pictures_at
 from robustvit.analysis.token_labels import SURE
 from robustvit.attacks import PixelNetwork
 from robustvit.attacks.patches import A_TENTH
-from robustvit.data.pictures import ArrayPictures
+from robustvit.data.samples import ArraySamples
 from robustvit.data.scenes.dataset import Hints, Scenes
 
 QUICK = AnalysisOptions(masks=3, fit_steps=2, shown=2, batch_size=4)
@@ -210,7 +210,7 @@ def test_a_network_whose_answers_are_not_finite_is_refused() -> None:
 
 
 def test_a_label_that_the_network_has_no_output_for_is_named() -> None:
-    pictures = ArrayPictures(np.zeros((3, 32, 32, 3), np.uint8), [1, 12, 3], "odd")
+    pictures = ArraySamples(np.zeros((3, 32, 32, 3), np.uint8), [1, 12, 3], "odd")
     with pytest.raises(ValueError, match="picture 1 of odd has label 12, but vit has outputs for labels 0 to 9 only"):
         analyze({"vit": network("vit_nano")}, pictures, ["occlusion"], QUICK)
 
@@ -392,7 +392,7 @@ def test_large_pictures_are_shown_as_maps_of_bounded_size() -> None:
     assert arrays["clean/query 11"].sum() == pytest.approx(1, abs=0.05)
 
 
-def known_from(first: int, count: int, networks: dict[str, Any]) -> tuple[ArrayPictures, list[str]]:
+def known_from(first: int, count: int, networks: dict[str, Any]) -> tuple[ArraySamples, list[str]]:
     """Pictures of which the networks know none before `first`, with the ids of those that all of them know."""
     images, _ = Scenes("test", count, 32, hints=Hints(0.9, 0.9)).tensors()
     with torch.no_grad():
@@ -400,7 +400,7 @@ def known_from(first: int, count: int, networks: dict[str, Any]) -> tuple[ArrayP
     labels = answers[0].clone()
     labels[:first] = (labels[:first] + 1) % 10  # which the first network does not answer
     known = (answers == labels).all(0)
-    pictures = ArrayPictures(images.permute(0, 2, 3, 1).numpy(), labels.numpy(), "scenes")
+    pictures = ArraySamples(images.permute(0, 2, 3, 1).numpy(), labels.numpy(), "scenes")
     return pictures, [str(i) for i in known.nonzero()[:, 0].tolist()]
 
 

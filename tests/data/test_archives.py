@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from robustvit.data.layouts import LayoutError, open_pictures
-from robustvit.data.pictures import SomePictures, UnreadablePictureError
+from robustvit.data.layouts import LayoutError, open_samples
+from robustvit.data.samples import SomeSamples, UnreadablePictureError
 
 
 def png(*colour: int) -> bytes:
@@ -40,21 +40,21 @@ def test_a_tar_file_has_the_same_pictures_as_the_folder(prefix: str, tmp_path: P
     gif = io.BytesIO()
     Image.new("RGB", (40, 36), (255, 0, 0)).save(gif, "GIF")
     members |= {f"{prefix}dog/2.gif": gif.getvalue(), f"{prefix}dog/._2.gif": b"of a Mac"}
-    pictures = open_pictures(write_tar(tmp_path / "set.tar", members))
+    pictures = open_samples(write_tar(tmp_path / "set.tar", members))
     assert pictures.classes == ("cat", "dog")
-    assert [p.label for p in pictures] == [0, 0, 1, 1, 1]
+    assert [p.target() for p in pictures] == [0, 0, 1, 1, 1]
     assert colours(pictures) == [(0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0), (255, 0, 0)]
 
 
 def test_tar_files_that_mix_data_sets_or_have_no_pictures_are_refused(tmp_path: Path) -> None:
     mixed = write_tar(tmp_path / "mixed.tar", {"val/cat/a.png": png(0, 0, 0), "imagenet-a/cat/a.png": png(0, 0, 0)})
     with pytest.raises(LayoutError, match=r"in several places \(imagenet-a, val\)"):
-        open_pictures(mixed)
+        open_samples(mixed)
     with pytest.raises(LayoutError, match="has no pictures that can be read"):
-        open_pictures(write_tar(tmp_path / "empty.tar", {}))
+        open_samples(write_tar(tmp_path / "empty.tar", {}))
     (tmp_path / "bad.tar").write_text("no archive")
     with pytest.raises(LayoutError, match="has no pictures that can be read"):
-        open_pictures(tmp_path / "bad.tar")
+        open_samples(tmp_path / "bad.tar")
 
 
 @pytest.fixture
@@ -66,30 +66,35 @@ def shards(tmp_path: Path) -> Path:
 
 
 def test_the_shards_of_webdataset_are_read_as_a_stream(shards: Path) -> None:
-    pictures = open_pictures(f"wds/{shards}/val-{{0000..0001}}.tar")
+    pictures = open_samples(f"wds/{shards}/val-{{0000..0001}}.tar")
     assert len(pictures) == 4
-    assert [(p.id, p.label) for p in pictures] == [("val-0000/0", 0), ("val-0000/1", 1), ("val-0001/0", 0), ("val-0001/1", 1)]
+    assert [(p.id, p.target()) for p in pictures] == [
+        ("val-0000/0", 0),
+        ("val-0000/1", 1),
+        ("val-0001/0", 0),
+        ("val-0001/1", 1),
+    ]
     assert colours(pictures) == [(0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0)]
-    assert colours(SomePictures(pictures, [3, 1])) == [(0, 1, 0), (1, 1, 0)]
-    assert len(open_pictures(f"wds/{shards}/val-{{0000..0001}}.tar|4")) == 4
+    assert colours(SomeSamples(pictures, [3, 1])) == [(0, 1, 0), (1, 1, 0)]
+    assert len(open_samples(f"wds/{shards}/val-{{0000..0001}}.tar|4")) == 4
 
 
 def test_the_split_of_webdataset_comes_from_its_info_file(shards: Path) -> None:
     with pytest.raises(LayoutError, match=r"expected .*info\.json with a split .*or the names of the shards"):
-        open_pictures(f"wds/{shards}")
+        open_samples(f"wds/{shards}")
     split = {"name": "validation", "num_samples": 4, "filenames": ["val-0000.tar", "val-0001.tar"], "shard_lengths": [2, 2]}
     (shards / "_info.json").write_text(json.dumps({"splits": {"validation": split}}))
-    assert len(colours(open_pictures(f"wds/{shards}"))) == 4
+    assert len(colours(open_samples(f"wds/{shards}"))) == 4
     (shards / "val-0001.tar").unlink()
     with pytest.raises(FileNotFoundError, match=r"there is no shard .*val-0001\.tar"):
-        open_pictures(f"wds/{shards}")
+        open_samples(f"wds/{shards}")
 
 
 def test_damage_in_shards_is_named_and_the_rest_goes_on(shards: Path) -> None:
     write_tar(shards / "val-0000.tar", {"a.png": b"damaged", "a.cls": b"0", "b.png": png(7, 0, 0), "c.cls": b"1"})
     whole = (shards / "val-0001.tar").read_bytes()
     (shards / "val-0001.tar").write_bytes(whole[: len(png(1, 0, 0)) + 1200])  # ends within the first label's sample
-    pictures = list(open_pictures(f"wds/{shards}/val-{{0000..0001}}.tar"))
+    pictures = list(open_samples(f"wds/{shards}/val-{{0000..0001}}.tar"))
     refused = {}
     for picture in pictures:
         try:
@@ -107,9 +112,9 @@ def test_a_data_set_of_hugging_face_is_read_by_position(tmp_path: Path, monkeypa
     for n, name in enumerate(("cat", "dog")):
         (tmp_path / "Set" / "test" / name).mkdir(parents=True)
         (tmp_path / "Set" / "test" / name / "a.png").write_bytes(png(n, 0, 0))
-    pictures = open_pictures(f"hfds/{tmp_path}/Set")
+    pictures = open_samples(f"hfds/{tmp_path}/Set")
     assert pictures.classes == ("cat", "dog")
-    assert [(p.id, p.label) for p in pictures] == [("0", 0), ("1", 1)]
+    assert [(p.id, p.target()) for p in pictures] == [("0", 0), ("1", 1)]
     assert pictures.at(1).open().getpixel((0, 0)) == (1, 0, 0)  # type: ignore[attr-defined]
 
 
@@ -119,4 +124,4 @@ def test_a_data_set_of_hugging_face_without_a_split_is_explained(tmp_path: Path,
         (tmp_path / "Set" / "train" / name).mkdir(parents=True)
         (tmp_path / "Set" / "train" / name / "a.png").write_bytes(png(0, 0, 0))
     with pytest.raises(LayoutError, match="no split validation or test with columns image and label"):
-        open_pictures(f"hfds/{tmp_path}/Set")
+        open_samples(f"hfds/{tmp_path}/Set")

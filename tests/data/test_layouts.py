@@ -12,14 +12,14 @@ import torchvision
 from class_tree import fill
 
 from robustvit.corruptions.registry import corruption_names
-from robustvit.data.layouts import LayoutError, cifar_c_pictures, imagenet_c_pictures, open_pictures, suite_folder
+from robustvit.data.layouts import LayoutError, cifar_c_pictures, imagenet_c_pictures, open_samples, suite_folder
 from robustvit.data.readers.cifar_classes import CIFAR_CLASSES
 
 NOISE = corruption_names("noise")
 
 
 def test_the_embedded_data_set_has_a_name() -> None:
-    pictures = open_pictures("scenes:5", scene_size=(48, 32))
+    pictures = open_samples("scenes:5", scene_size=(48, 32))
     assert (len(pictures), len(pictures.classes)) == (5, 10)
     assert next(iter(pictures)).open().size == (32, 48)
 
@@ -53,7 +53,7 @@ def fill_cifar_c(folder: Path, labels: int = 2, names: tuple[str, ...] = NOISE) 
 
 def test_the_arrays_of_cifar_c_are_cut_by_severity(tmp_path: Path) -> None:
     cells = cifar_c_pictures(fill_cifar_c(tmp_path / "CIFAR-10-C"), NOISE)
-    third = [(p.label, p.open().getpixel((0, 0))[0]) for p in cells["impulse_noise", 3]]
+    third = [(p.target(), p.open().getpixel((0, 0))[0]) for p in cells["impulse_noise", 3]]
     assert third == [(0, 4), (1, 5)]
     assert {cell.name for cell in cells.values()} == {str(tmp_path / "CIFAR-10-C")}
     (tmp_path / "CIFAR-10-C" / "shot_noise.npy").unlink()
@@ -120,9 +120,9 @@ def save_cifar10(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("source", ["{}", "{}/cifar-10-batches-py", "cifar10:{}"])
 def test_the_test_pictures_of_cifar_are_read(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save_cifar10(tmp_path, monkeypatch)
-    pictures = open_pictures(source.format(tmp_path))
+    pictures = open_samples(source.format(tmp_path))
     assert pictures.classes == CIFAR_CLASSES["cifar10"]
-    assert [picture.label for picture in pictures] == [3, 1, 9]
+    assert [picture.target() for picture in pictures] == [3, 1, 9]
     assert [picture.open().getpixel((5, 5)) for picture in pictures] == [(v, v, v) for v in (0, 100, 200)]
 
 
@@ -130,4 +130,4 @@ def test_damaged_cifar_files_are_explained(tmp_path: Path, monkeypatch: pytest.M
     save_cifar10(tmp_path, monkeypatch)
     (tmp_path / "cifar-10-batches-py" / "test_batch").write_bytes(b"cut")
     with pytest.raises(LayoutError, match="CIFAR10 cannot be read from"):
-        open_pictures(tmp_path)
+        open_samples(tmp_path)

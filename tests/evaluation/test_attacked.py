@@ -18,7 +18,7 @@ from torchvision.transforms.functional import pil_to_tensor
 
 import robustvit as rv
 from robustvit.attacks import PGD_PRESETS, PixelNetwork, build_attack, pgd
-from robustvit.data.layouts import open_pictures
+from robustvit.data.layouts import open_samples
 from robustvit.data.protocols import Protocol
 from robustvit.data.scenes.dataset import Scenes
 from robustvit.evaluation.attack_examples import _chosen
@@ -48,9 +48,9 @@ def found(model: Any) -> Any:
 
 
 def pixels(count: int) -> tuple[Tensor, Tensor, list[str]]:
-    pictures = list(open_pictures(f"scenes-easy:{count}", scene_size=(32, 32)))
+    pictures = list(open_samples(f"scenes-easy:{count}", scene_size=(32, 32)))
     images = torch.stack([pil_to_tensor(picture.open()) for picture in pictures]).float() / 255
-    return images, torch.tensor([picture.label for picture in pictures]), [picture.id for picture in pictures]
+    return images, torch.tensor([picture.target() for picture in pictures]), [picture.id for picture in pictures]
 
 
 def test_the_cell_of_an_attack_is_the_accuracy_on_what_the_function_gives(model: Any) -> None:
@@ -185,7 +185,7 @@ def test_examples_show_what_the_attack_did(found: Any) -> None:
 def task_of(right: dict[str, list[bool]]) -> tuple[Task, Outcome]:
     """Ten pictures that are right as given, clean and under two attacks, the second with two masks."""
     made = tuple(build_attack(*given) for given in (("fgsm", None), ("patches-random", {"masks": 2})))
-    pictures = open_pictures("scenes-easy:10", scene_size=(32, 32))
+    pictures = open_samples("scenes-easy:10", scene_size=(32, 32))
     protocol = Protocol("model", (32, 32), 32)
     task = Task(pictures, protocol, (CLEAN,), Damage(), Matching(10, tuple(range(10))), (0.0,) * 3, (1.0,) * 3, attacks=made)
     answers = np.where(np.array(list(right.values())), 0, 1)
@@ -227,7 +227,7 @@ def test_two_networks_are_compared_under_each_attack() -> None:
 
 def test_only_the_outputs_that_compete_are_attacked(model: Any) -> None:
     """With a class map, a target is an output of the network."""
-    classes = open_pictures("scenes-easy:4", scene_size=(32, 32)).classes
+    classes = open_samples("scenes-easy:4", scene_size=(32, 32)).classes
     turned = {name: (place + 1) % 10 for place, name in enumerate(classes)}
     straight = {name: place for place, name in enumerate(classes)}
     made = dict(attacks=["fgsm"], examples=0)

@@ -14,7 +14,7 @@ from torch import nn
 
 import robustvit as rv
 from robustvit.cli.measured import tell_notes
-from robustvit.data.pictures import ArrayPictures
+from robustvit.data.samples import ArraySamples
 from robustvit.evaluation.classes import ClassMismatchError, match_classes, read_class_map
 from robustvit.evaluation.imagenet_names import imagenet_label, look_up
 from robustvit.metrics.imagenet_classes import IMAGENET_WNIDS
@@ -145,9 +145,9 @@ def test_the_class_map_to_be_edited_is_of_this_run_and_told_only_where_it_is(tmp
     assert (out / note.file).is_file()
 
 
-def unnamed(count: int, answer: int) -> ArrayPictures:
+def unnamed(count: int, answer: int) -> ArraySamples:
     images = np.full((count, 32, 32, 3), (answer % 256, answer // 256, 0), np.uint8)
-    return ArrayPictures(images, [(answer + 1) % 1000] * count, "unnamed")
+    return ArraySamples(images, [(answer + 1) % 1000] * count, "unnamed")
 
 
 def test_without_names_of_classes_no_class_map_is_offered(tmp_path: Path) -> None:

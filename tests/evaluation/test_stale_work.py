@@ -19,8 +19,8 @@ from torch.utils.data import Subset, TensorDataset
 
 import robustvit as rv
 from robustvit.cli import main
-from robustvit.data.picture_digest import add_dataset
-from robustvit.data.pictures import ArrayPictures
+from robustvit.data.sample_digest import add_dataset
+from robustvit.data.samples import ArraySamples
 from robustvit.evaluation.evaluate import FinishedRunError, UnfinishedRunError
 from robustvit.evaluation.unfinished import ForeignFileError
 from robustvit.runtime.fingerprint import Digest, changed_parts, fingerprint, is_same, numbers_part
@@ -440,7 +440,7 @@ def test_arrays_on_disk_count_by_their_files(tmp_path: Path) -> None:
     def digest(rows: slice) -> str:
         images = np.load(tmp_path / "fog.npy", mmap_mode="r")
         found = Digest()
-        ArrayPictures(images[rows], np.zeros(5, np.int64), "fog").add_to(found)
+        ArraySamples(images[rows], np.zeros(5, np.int64), "fog").add_to(found)
         return found.text()
 
     first = digest(slice(0, 5))

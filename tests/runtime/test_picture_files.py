@@ -17,8 +17,8 @@ from PIL import EpsImagePlugin, Image
 import robustvit as rv
 from robustvit.analysis.subject import pictures_at
 from robustvit.cli import main
-from robustvit.data.layouts import open_pictures
-from robustvit.data.pictures import DatasetPictures
+from robustvit.data.layouts import open_samples
+from robustvit.data.samples import DatasetSamples
 from robustvit.runtime.picture_files import MOST_BYTES, UnreadablePictureError, read_picture
 
 RED_BELOW = np.zeros((48, 64, 3), np.uint8)
@@ -108,10 +108,10 @@ def test_class_folders_tar_files_and_loose_pictures_are_upright(tmp_path: Path) 
     with tarfile.open(tmp_path / "set.tar", "w") as archive:
         archive.add(tmp_path / "set" / "a", "a")
     for source in (tmp_path / "set", tmp_path / "set.tar"):
-        assert is_upright(next(iter(open_pictures(source))).open())
-        assert next(iter(open_pictures(source, ignore_orientation=True))).open().size == (64, 48)
+        assert is_upright(next(iter(open_samples(source))).open())
+        assert next(iter(open_samples(source, ignore_orientation=True))).open().size == (64, 48)
     loose = tmp_path / "set" / "a"
-    for sources in (pictures_at(loose, (32, 32)), DatasetPictures([(Image.open(loose / "1.jpg").convert("RGB"), 0)])):
+    for sources in (pictures_at(loose, (32, 32)), DatasetSamples([(Image.open(loose / "1.jpg").convert("RGB"), 0)])):
         assert is_upright(next(iter(sources)).open())
     assert next(iter(pictures_at(loose, (32, 32), ignore_orientation=True))).open().size == (64, 48)
 
@@ -154,7 +154,7 @@ def test_a_picture_that_would_fill_the_memory_is_unreadable(tmp_path: Path) -> N
 def test_a_sparse_member_of_a_tar_file_is_refused_before_it_fills_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for place in ("runtime.picture_files", "data.pictures"):
+    for place in ("runtime.picture_files", "data.samples"):
         monkeypatch.setattr(f"robustvit.{place}.MOST_BYTES", 2**20)
     content = io.BytesIO()
     Image.new("RGB", (8, 8)).save(content, "PNG")
@@ -165,7 +165,7 @@ def test_a_sparse_member_of_a_tar_file_is_refused_before_it_fills_the_memory(
         huge = tarfile.TarInfo("a/1.png")
         huge.pax_headers = {"GNU.sparse.map": "0,0", "GNU.sparse.size": str(MOST_BYTES * 100), "GNU.sparse.major": "0"}
         archive.addfile(huge)
-    first, second = open_pictures(tmp_path / "set.tar")
+    first, second = open_samples(tmp_path / "set.tar")
     assert first.open().size == (8, 8)
     with pytest.raises(UnreadablePictureError, match="more than"):
         second.open()

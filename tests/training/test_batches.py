@@ -142,7 +142,7 @@ def test_memory_changes_nothing_and_saves_reading(tmp_path: Path) -> None:
             assert made[-1] == made[0]
             assert made[-1] != expected
             if cache == "yes":
-                data.pictures.read = _refuse  # type: ignore[method-assign]
+                data.samples.read = _refuse  # type: ignore[method-assign]
                 assert samples(data.batches(4, epochs=2)) == made[0]
         expected = made[0]
 

@@ -14,7 +14,7 @@ from picture_folders import fill, picture
 from PIL import Image
 
 from robustvit.data.layouts import LayoutError
-from robustvit.data.pictures import UnreadablePictureError
+from robustvit.data.samples import UnreadablePictureError
 from robustvit.training.config import DataConfig
 from robustvit.training.training_sets import Decoded, TrainingPictures, training_pictures, validation_pictures
 
@@ -70,7 +70,7 @@ def test_scenes_to_train_on_are_not_those_to_validate_on() -> None:
     train = opened(train="scenes:4")
     val = validation_pictures(DataConfig(val="scenes:4"), img_size=SIZE, seed=0, classes=train.classes)
     assert val is not None
-    assert [p.label for p in val] != [read(train, i).label for i in range(4)]
+    assert [p.target() for p in val] != [read(train, i).label for i in range(4)]
     drawn = train.read([2, 0])
     assert all(np.array_equal(d.image, read(train, i).image) for d, i in zip(drawn, (2, 0), strict=True))  # type: ignore[union-attr]
 
@@ -95,7 +95,7 @@ def test_cifars_training_split_is_read(tmp_path: Path, monkeypatch: pytest.Monke
     assert (len(pictures), pictures.num_classes, read(pictures, 2).label) == (10, 10, 1)
     val = validation_pictures(DataConfig(val=str(tmp_path)), img_size=SIZE, seed=0, classes=pictures.classes)
     assert val is not None
-    assert [p.label for p in val] == [5, 9]
+    assert [p.target() for p in val] == [5, 9]
 
 
 def test_a_tar_file_is_read(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_validation_labels_are_those_of_the_training_set(tmp_path: Path) -> None
     config = DataConfig(val=str(tmp_path / "val"))
     val = validation_pictures(config, img_size=SIZE, seed=0, classes=("cat", "dog", "owl"))
     assert val is not None
-    assert ([p.label for p in val], val.classes) == ([2, 2], ("cat", "dog", "owl"))
+    assert ([p.target() for p in val], val.classes) == ([2, 2], ("cat", "dog", "owl"))
     with pytest.raises(ValueError, match="classes that the training set does not have: owl"):
         validation_pictures(config, img_size=SIZE, seed=0, classes=("cat", "dog"))
     assert validation_pictures(DataConfig(val=""), img_size=SIZE, seed=0) is None

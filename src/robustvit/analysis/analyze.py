@@ -23,8 +23,8 @@ from robustvit.analysis.result import Analysis
 from robustvit.analysis.studies import STUDIES
 from robustvit.analysis.subject import Subject, make_subject
 from robustvit.corruptions.parameters import SMALLEST
-from robustvit.data.picture_digest import add_pictures
 from robustvit.data.protocols import normalisation_of
+from robustvit.data.sample_digest import add_samples
 from robustvit.evaluation.network_outputs import outputs_part
 from robustvit.evaluation.stored_work import StoredWork
 from robustvit.evaluation.unfinished import begin_work, check_owner, end_work, stored_json, title_of
@@ -71,7 +71,7 @@ def analyze(
 
     Args:
         models: name -> classifier; left as it was.
-        images: a picture, a folder of pictures or of class folders, or what else `open_pictures` takes.
+        images: a picture, a folder of pictures or of class folders, or what else `open_samples` takes.
         what: of `STUDIES`, or "all": then what a network cannot do is left out, with the reason.
         options: of the analyses.
         limit: look only at the first so many pictures.
@@ -312,7 +312,7 @@ def _fingerprint(plan: _Plan) -> str:
         networks.add(name, normalisation_of(subject.network))
         networks.add_network(subject.network)
         how.add(subject.protocol, subject.targets)
-        add_pictures(pictures, subject.pictures)
+        add_samples(pictures, subject.pictures)
     outputs = outputs_part([(subject.network, subject.protocol.size) for subject in plan.subjects.values()])
     parts: dict[str, Digest | str] = {"networks": networks, "network outputs": outputs, "pictures": pictures, "settings": how}
     return fingerprint({**VERSION, **parts})

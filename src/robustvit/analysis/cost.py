@@ -11,7 +11,7 @@ from robustvit.analysis.patch_corruption import chosen_patches
 from robustvit.analysis.studies import CONFIDENCES_OF, STUDIES
 from robustvit.analysis.subject import Subject
 from robustvit.attacks.attack import FIT_BATCH
-from robustvit.data.pictures import SomePictures
+from robustvit.data.samples import SomeSamples
 
 __all__ = ["estimated_seconds", "picture_passes"]
 
@@ -58,7 +58,7 @@ def _smaller(subject: Subject, size: int) -> Subject:
     """The same network with few pictures, masks and steps; what it learns about its pictures is forgotten."""
     is_fitted = subject.options.corruption_model is None
     options = replace(subject.options, masks=size, fit_steps=size if is_fitted else None, picture=None, shown=1)
-    pictures = SomePictures(subject.pictures, range(min(size, len(subject.pictures))))
+    pictures = SomeSamples(subject.pictures, range(min(size, len(subject.pictures))))
     return replace(subject, pictures=pictures, options=options, progress=None, skipped={}, enlarged=set(), shown=None)
 
 

@@ -18,11 +18,11 @@ from robustvit.analysis.options import AnalysisOptions
 from robustvit.attacks.patches import PatchSettings
 from robustvit.attacks.pixel_network import PixelNetwork
 from robustvit.corruptions.patches import occlude_patches
-from robustvit.data.layouts import SCENES, LayoutError, open_pictures
-from robustvit.data.picture_digest import add_pictures
-from robustvit.data.pictures import PICTURE_SUFFIXES, Picture, PictureSet, SomePictures, UnreadablePictureError
+from robustvit.data.layouts import SCENES, LayoutError, open_samples
 from robustvit.data.protocols import Protocol, normalisation_of, protocol_of
 from robustvit.data.readers.loose_pictures import NO_LABEL, loose_pictures
+from robustvit.data.sample_digest import add_samples
+from robustvit.data.samples import PICTURE_SUFFIXES, Sample, SampleSet, SomeSamples, UnreadablePictureError
 from robustvit.evaluation.classes import ClassMismatchError, label_names_of, match_classes
 from robustvit.evaluation.conditions import Condition, Damage
 from robustvit.recording.block_outputs import check_blocks
@@ -73,7 +73,7 @@ class Subject:
 
     name: str
     network: Any
-    pictures: PictureSet
+    pictures: SampleSet
     protocol: Protocol
     targets: tuple[int, ...] | None
     options: AnalysisOptions
@@ -164,7 +164,7 @@ class Subject:
 
     def named(self, ids: Sequence[str]) -> Batch:
         """The pictures with these ids as a batch, in this order."""
-        found: dict[str, tuple[Picture, Tensor]] = {}
+        found: dict[str, tuple[Sample, Tensor]] = {}
         wanted = set(ids)
         for picture in self.pictures:
             if len(found) == len(wanted):
@@ -220,17 +220,17 @@ class Subject:
                 "nothing can be found out about it; are these the weights that you mean?"
             )
 
-    def _readable(self) -> Iterator[tuple[Picture, Tensor]]:
+    def _readable(self) -> Iterator[tuple[Sample, Tensor]]:
         return (pair for picture in self.pictures if (pair := self._read(picture)) is not None)
 
-    def _batch(self, group: list[tuple[Picture, Tensor]]) -> Batch:
+    def _batch(self, group: list[tuple[Sample, Tensor]]) -> Batch:
         pixels = torch.stack([pixels for _, pixels in group])
         return Batch(tuple(picture.id for picture, _ in group), pixels, self._labels([p for p, _ in group], pixels))
 
     def _example_of_skipped(self) -> str:
         return next((f" ({name}: {why})" for name, why in self.skipped.items()), "")
 
-    def _read(self, picture: Picture) -> tuple[Picture, Tensor] | None:
+    def _read(self, picture: Sample) -> tuple[Sample, Tensor] | None:
         if picture.id in self.kept:
             return picture, self.kept[picture.id]
         try:
@@ -245,23 +245,23 @@ class Subject:
             self.skipped[picture.id] = str(error)
             return None
 
-    def _labels(self, pictures: list[Picture], pixels: Tensor) -> Tensor:
+    def _labels(self, pictures: list[Sample], pixels: Tensor) -> Tensor:
         if self.targets is not None:
             return torch.tensor([self._target(picture) for picture in pictures], device=self.device)
         with evaluation_mode(self.network):
             return self.pixel_network(self.unit(pixels)).argmax(1)
 
-    def _target(self, picture: Picture) -> int:
+    def _target(self, picture: Sample) -> int:
         assert self.targets is not None
-        if not 0 <= picture.label < len(self.targets):
+        if not 0 <= picture.target() < len(self.targets):
             raise ClassMismatchError(
-                f"picture {picture.id} of {self.pictures.name} has label {picture.label}, but {self.name} has outputs for "
+                f"picture {picture.id} of {self.pictures.name} has label {picture.target()}, but {self.name} has outputs for "
                 f"labels 0 to {len(self.targets) - 1} only; is this the network for these pictures?"
             )
-        return self.targets[picture.label]
+        return self.targets[picture.target()]
 
 
-class MixedPictures:
+class MixedSamples:
     """The pictures of a set in an order drawn by the seed, so that the first ones are of many classes.
 
     Args:
@@ -276,48 +276,48 @@ class MixedPictures:
     def __len__(self) -> int:
         return len(self.pictures)
 
-    def __iter__(self) -> Iterator[Picture]:
+    def __iter__(self) -> Iterator[Sample]:
         yield from map(self.at, range(len(self)))
 
-    def at(self, i: int) -> Picture:
+    def at(self, i: int) -> Sample:
         return self.pictures.at(self.order[i])
 
     def add_to(self, digest: Digest, positions: Sequence[int] | None = None) -> None:
         """The pictures in their order."""
         places = self.order if positions is None else [self.order[i] for i in positions]
         digest.add_array(np.asarray(places, np.int64))
-        add_pictures(digest, self.pictures, places)
+        add_samples(digest, self.pictures, places)
 
 
 def pictures_at(
     images: Any, size: tuple[int, int], limit: int | None = None, seed: int = 0, *, ignore_orientation: bool = False
-) -> PictureSet:
-    """The pictures of a file, of a folder, or of whatever `open_pictures` takes; the first `limit` of them.
+) -> SampleSet:
+    """The pictures of a file, of a folder, or of whatever `open_samples` takes; the first `limit` of them.
 
     Files without labels and generated pictures keep their order; those of class folders and archives are mixed.
 
     Args:
-        images: a picture, a folder of pictures, or what `open_pictures` takes; a set of pictures is taken as it is.
+        images: a picture, a folder of pictures, or what `open_samples` takes; a set of pictures is taken as it is.
         size: (H, W) of the pictures of the embedded data set.
         limit: how many.
         seed: of the mixing.
         ignore_orientation: see `read_picture`.
     """
-    found: PictureSet | None = images
+    found: SampleSet | None = images
     if isinstance(images, str | Path):
         found = loose_pictures(Path(images), ignore_orientation=ignore_orientation)
         if found is None:
             try:
-                found = open_pictures(images, scene_size=size, ignore_orientation=ignore_orientation)
+                found = open_samples(images, scene_size=size, ignore_orientation=ignore_orientation)
             except LayoutError:
                 _check_folder(Path(images))
                 raise
             keeps_order = str(images).partition(":")[0] in SCENES or not hasattr(found, "at")
-            found = found if keeps_order else MixedPictures(found, seed)
+            found = found if keeps_order else MixedSamples(found, seed)
     assert found is not None
     if len(found) == 0:
         raise LayoutError(f"{found.name} has no pictures")
-    return found if limit is None or limit >= len(found) else SomePictures(found, range(limit))
+    return found if limit is None or limit >= len(found) else SomeSamples(found, range(limit))
 
 
 def _check_folder(path: Path) -> None:
@@ -369,5 +369,5 @@ def make_subject(
     return Subject(name, network, pictures, protocol, targets, options)
 
 
-def _first_label(pictures: PictureSet) -> int:
-    return next((picture.label for picture in pictures), NO_LABEL)
+def _first_label(pictures: SampleSet) -> int:
+    return next((picture.target() for picture in pictures), NO_LABEL)

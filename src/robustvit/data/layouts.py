@@ -14,12 +14,12 @@ from typing import Literal
 import numpy as np
 
 from robustvit.corruptions.parameters import SEVERITIES
-from robustvit.data.pictures import ArrayPictures, DatasetPictures, PictureSet, ReaderPictures
 from robustvit.data.readers.cifar_classes import CIFAR_CLASSES
 from robustvit.data.readers.class_folders import LayoutError, folder_pictures, plain_name
 from robustvit.data.readers.corrupted_pictures import corrupted_pictures
+from robustvit.data.samples import ArraySamples, DatasetSamples, ReaderSamples, SampleSet
 
-__all__ = ["LayoutError", "Split", "cifar_c_pictures", "imagenet_c_pictures", "open_pictures", "suite_folder"]
+__all__ = ["LayoutError", "Split", "cifar_c_pictures", "imagenet_c_pictures", "open_samples", "suite_folder"]
 
 Split = Literal["train", "val", "test"]
 
@@ -30,13 +30,13 @@ SCENES = {"scenes": (0.0, 0.9), "scenes-easy": (0.9, 0.9)}
 """Forms of the embedded data set -> the shares of objects whose colour, and whose texture, tell their class."""
 
 
-def open_pictures(
+def open_samples(
     source: str | Path,
     *,
     scene_size: tuple[int, int] = (224, 224),
     split: Split = "test",
     ignore_orientation: bool = False,
-) -> PictureSet:
+) -> SampleSet:
     """The pictures at `source`.
 
     Args:
@@ -74,7 +74,7 @@ def open_pictures(
     return _told(folder_pictures(path, train=split == "train", ignore_orientation=ignore_orientation))
 
 
-def _archive_to_train_on(source: str, ignore_orientation: bool) -> ReaderPictures:
+def _archive_to_train_on(source: str, ignore_orientation: bool) -> ReaderSamples:
     """The split train of `hfds/NAME`; shards of webdataset can only be read from front to back."""
     if source.startswith("wds/"):
         raise LayoutError(
@@ -90,10 +90,10 @@ def _archive_to_train_on(source: str, ignore_orientation: bool) -> ReaderPicture
     except (ValueError, KeyError) as error:
         raise LayoutError(f"{source} has no split train with columns image and label: {error}") from error
     labels = list(reader.dataset[reader.label_key])
-    return ReaderPictures(reader, source, labels=labels, ignore_orientation=ignore_orientation)
+    return ReaderSamples(reader, source, labels=labels, ignore_orientation=ignore_orientation)
 
 
-def _scenes(text: str, size: tuple[int, int], split: Split) -> DatasetPictures:
+def _scenes(text: str, size: tuple[int, int], split: Split) -> DatasetSamples:
     from robustvit.data.scenes.dataset import Hints, Scenes
 
     name, _, length = text.partition(":")
@@ -101,23 +101,23 @@ def _scenes(text: str, size: tuple[int, int], split: Split) -> DatasetPictures:
         raise ValueError(f"{text}: give the number of pictures after the colon, as in scenes:500")
     if int(length or "1000") > MOST_SCENES:
         raise ValueError(f"{text}: give at most {MOST_SCENES:,} pictures")
-    return DatasetPictures(Scenes(split, int(length or "1000"), size, hints=Hints(*SCENES[name])), name)
+    return DatasetSamples(Scenes(split, int(length or "1000"), size, hints=Hints(*SCENES[name])), name)
 
 
-def _told(pictures: ReaderPictures) -> ReaderPictures:
+def _told(pictures: ReaderSamples) -> ReaderSamples:
     if pictures.order_note:
         warnings.warn(f"{pictures.name}: {pictures.order_note}", stacklevel=3)
     return pictures
 
 
-def _cifar(root: Path, dataset: str, split: Split, *, download: bool = False) -> ArrayPictures:
+def _cifar(root: Path, dataset: str, split: Split, *, download: bool = False) -> ArraySamples:
     import torchvision
 
     try:
         part = getattr(torchvision.datasets, dataset)(str(root), train=split == "train", download=download)
     except (RuntimeError, OSError) as error:  # damaged, or nothing to be had
         raise LayoutError(f"{dataset} cannot be read from {root}: {error}") from error
-    return ArrayPictures(part.data, part.targets, dataset.lower(), part.classes)
+    return ArraySamples(part.data, part.targets, dataset.lower(), part.classes)
 
 
 def suite_folder(data: str | Path, suite: str) -> Path:
@@ -131,7 +131,7 @@ def suite_folder(data: str | Path, suite: str) -> Path:
 
 def imagenet_c_pictures(
     root: Path, names: Sequence[str], severities: Sequence[int] = SEVERITIES
-) -> dict[tuple[str, int], PictureSet] | None:
+) -> dict[tuple[str, int], SampleSet] | None:
     """`corrupted_pictures`, with a warning where the order of the classes may surprise."""
     pictures = corrupted_pictures(root, names, severities)
     if pictures is None:
@@ -142,7 +142,7 @@ def imagenet_c_pictures(
 
 def cifar_c_pictures(
     root: Path, names: Sequence[str], severities: Sequence[int] = SEVERITIES, *, kind: str | None = None
-) -> dict[tuple[str, int], PictureSet]:
+) -> dict[tuple[str, int], SampleSet]:
     """(corruption, severity) -> pictures, from `root/CORRUPTION.npy` and `root/labels.npy`.
 
     Args:
@@ -162,7 +162,7 @@ def cifar_c_pictures(
     classes = CIFAR_CLASSES[kind] if kind else ()
     labels = _load(root / "labels.npy")
     _check_labels(root, labels, classes, kind)
-    cells: dict[tuple[str, int], PictureSet] = {}
+    cells: dict[tuple[str, int], SampleSet] = {}
     for name in names:
         images = _load(root / f"{name}.npy")
         if images.shape[1:] != (32, 32, 3) or images.dtype != np.uint8:
@@ -174,7 +174,7 @@ def cifar_c_pictures(
         per_severity = len(images) // 5
         for severity in severities:
             rows = slice((severity - 1) * per_severity, severity * per_severity)
-            cells[name, severity] = ArrayPictures(images[rows], labels[rows], str(root), classes)
+            cells[name, severity] = ArraySamples(images[rows], labels[rows], str(root), classes)
     return cells
 
 

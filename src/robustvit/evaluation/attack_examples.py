@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from robustvit.data.pictures import Picture
+from robustvit.data.samples import Sample
 from robustvit.evaluation.attacking import Attacker
 from robustvit.evaluation.classification import Outcome, Task, predict
 from robustvit.evaluation.conditions import CLEAN, Condition
@@ -40,7 +40,7 @@ def make_attack_examples(attacker: Attacker, task: Task, outcome: Outcome, count
     return tuple(examples)
 
 
-def _under_attack(attacker: Attacker, task: Task, attack: str, pictures: list[Picture]) -> list[AttackExample]:
+def _under_attack(attacker: Attacker, task: Task, attack: str, pictures: list[Sample]) -> list[AttackExample]:
     images = torch.stack([task.protocol.apply(picture.open()) for picture in pictures])
     targets = [task.target(picture) for picture in pictures]
     model = attacker.model.network
@@ -65,8 +65,8 @@ def _chosen(task: Task, outcome: Outcome, row: str, count: int) -> list[str]:
     return wanted
 
 
-def _found(task: Task, names: set[str]) -> dict[str, Picture]:
-    found: dict[str, Picture] = {}
+def _found(task: Task, names: set[str]) -> dict[str, Sample]:
+    found: dict[str, Sample] = {}
     for picture in task.pictures:
         if picture.id in names:
             found[picture.id] = picture

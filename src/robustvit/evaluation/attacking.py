@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from robustvit.attacks.attack import FIT_BATCH, Attack
 from robustvit.attacks.pixel_network import PixelNetwork
 from robustvit.attacks.registry import build_attack
-from robustvit.data.pictures import Picture, PictureSet, UnreadablePictureError
 from robustvit.data.protocols import Protocol
+from robustvit.data.samples import Sample, SampleSet, UnreadablePictureError
 
 __all__ = ["ATTACK_SUITE", "CHANGES", "Attacker", "as_attacks", "size_of_change"]
 
@@ -50,7 +50,7 @@ class Attacker:
     """
 
     def __init__(
-        self, model: PixelNetwork, attacks: Sequence[Attack], pictures: PictureSet, protocol: Protocol, seed: int
+        self, model: PixelNetwork, attacks: Sequence[Attack], pictures: SampleSet, protocol: Protocol, seed: int
     ) -> None:
         self.model, self.pictures, self.protocol = model, pictures, protocol
         self.attacks, self.seed = attacks, seed
@@ -117,7 +117,7 @@ def _device(model: nn.Module) -> torch.device:
     return next(model.parameters(), torch.zeros(())).device
 
 
-def _in_some_order(pictures: PictureSet, seed: int) -> Iterator[Picture]:
+def _in_some_order(pictures: SampleSet, seed: int) -> Iterator[Sample]:
     at = getattr(pictures, "at", None)
     if at is None:
         return iter(pictures)

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from robustvit.attacks.attack import FIT_BATCH, FIT_REMEDY, Attack
 from robustvit.attacks.pixel_network import PixelNetwork
-from robustvit.data.pictures import Picture, PictureSet, UnreadablePictureError
 from robustvit.data.protocols import Protocol
+from robustvit.data.samples import Sample, SampleSet, UnreadablePictureError
 from robustvit.evaluation.attacking import CHANGES, Attacker, size_of_change
 from robustvit.evaluation.classes import ClassMismatchError, Matching
 from robustvit.evaluation.conditions import Condition, Damage
@@ -54,7 +54,7 @@ class Task:
         attacks: made from the clean pictures, after the conditions.
     """
 
-    pictures: PictureSet
+    pictures: SampleSet
     protocol: Protocol
     conditions: tuple[Condition, ...]
     damage: Damage
@@ -98,14 +98,14 @@ class Task:
         """Who makes the attacks."""
         return Attacker(self.pixel_network(model), self.attacks, self.pictures, self.protocol, self.damage.seed)
 
-    def target(self, picture: Picture) -> int:
+    def target(self, picture: Sample) -> int:
         """The position among the columns that is right for this picture."""
-        if not 0 <= picture.label < len(self.targets):
+        if not 0 <= picture.target() < len(self.targets):
             raise ClassMismatchError(
-                f"picture {picture.id} of {self.pictures.name} has label {picture.label}, but there are only outputs for "
+                f"picture {picture.id} of {self.pictures.name} has label {picture.target()}, but there are only outputs for "
                 f"labels 0 to {len(self.targets) - 1}; is this the network for these pictures?"
             )
-        return self.targets[picture.label]
+        return self.targets[picture.target()]
 
 
 @dataclass
@@ -237,7 +237,7 @@ def _share(pictures: int, batch_size: int, rank: int, world: int) -> int:
     return sum(min(batch_size, pictures - k * batch_size) for k in batches)
 
 
-def _batches(task: Task, wanted: Callable[[int], bool]) -> Iterator[tuple[int, list[Picture]]]:
+def _batches(task: Task, wanted: Callable[[int], bool]) -> Iterator[tuple[int, list[Sample]]]:
     """(number, pictures) of the wanted batches; nothing is decoded."""
     size, at = task.batch_size, getattr(task.pictures, "at", None)
     if at is not None:
@@ -258,12 +258,12 @@ class _Decoded:
     """A batch that could be read, and what could not."""
 
     number: int
-    kept: list[Picture]
+    kept: list[Sample]
     images: Tensor
     skipped: list[tuple[str, str]]
 
 
-def _inputs(task: Task, batches: Iterator[tuple[int, list[Picture]]]) -> Iterator[_Decoded | Tensor]:
+def _inputs(task: Task, batches: Iterator[tuple[int, list[Sample]]]) -> Iterator[_Decoded | Tensor]:
     """Every batch, followed by its pictures under each of the conditions (unless it has none)."""
     with ThreadPoolExecutor(max_workers=2) as pool:
         for number, batch in batches:
@@ -274,8 +274,8 @@ def _inputs(task: Task, batches: Iterator[tuple[int, list[Picture]]]) -> Iterato
                 yield task.damage.apply(decoded.images, ids, condition)
 
 
-def _decode(number: int, batch: list[Picture], protocol: Protocol, pool: ThreadPoolExecutor) -> _Decoded:
-    def read(picture: Picture) -> Tensor | str:
+def _decode(number: int, batch: list[Sample], protocol: Protocol, pool: ThreadPoolExecutor) -> _Decoded:
+    def read(picture: Sample) -> Tensor | str:
         try:
             return protocol.apply(picture.open())
         except (UnreadablePictureError, ValueError) as error:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from robustvit.corruptions.parameters import family_of_size
-from robustvit.data.pictures import SomePictures
 from robustvit.data.readers.films import MadeFilms
+from robustvit.data.samples import SomeSamples
 from robustvit.evaluation.classification import Task
 from robustvit.evaluation.conditions import JPEG_QUALITY, PATCH_SHARE, Condition
 from robustvit.evaluation.plan import Job
@@ -23,7 +23,7 @@ def describe_data(job: Job) -> dict[str, Any]:
     if job.films is not None:
         origin = "films made in memory" if isinstance(job.films, MadeFilms) else "films on disk"
         return {"name": job.films.name, "images": len(job.films), "origin": origin}
-    whole = pictures.pictures if isinstance(pictures, SomePictures) else pictures
+    whole = pictures.pictures if isinstance(pictures, SomeSamples) else pictures
     made = "corruptions made in memory" if len(task.conditions) > 1 else "pictures as they are"
     order = getattr(whole, "order_note", None) if task.matching.by == "order" else None
     return {

@@ -73,7 +73,7 @@ def evaluate(
         model: any classifier that returns logits [B, K], several, or a dict by name. timm's `pretrained_cfg` says size, mean
             and std of its input; without it, they are 224 pixels and ImageNet's. It stays on its device, is evaluated in
             evaluation mode and left as it was.
-        data: what `open_pictures` takes, or a dataset of (picture, label). Suites of files are also looked for in a
+        data: what `open_samples` takes, or a dataset of (picture, label). Suites of files are also looked for in a
             folder of their name inside it.
         suite: one or several of `SUITES`, or corruptions by their names.
         severity: of the corruptions, one or several of 1 to 5. Numbers that need all five, as mCE, are left out with fewer.

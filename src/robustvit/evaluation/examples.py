@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from robustvit.data.pictures import Picture, UnreadablePictureError
+from robustvit.data.samples import Sample, UnreadablePictureError
 from robustvit.evaluation.classification import Task, predict
 from robustvit.evaluation.conditions import CLEAN, Condition
 from robustvit.evaluation.results import Example, ExamplePicture
@@ -48,10 +48,10 @@ def _shown(conditions: Sequence[Condition]) -> list[Condition]:
     return [CLEAN, *(by_name[n] for n in names)]
 
 
-def _example(model: nn.Module, task: Task, picture: Picture, image: Tensor, conditions: Sequence[Condition]) -> Example:
+def _example(model: nn.Module, task: Task, picture: Sample, image: Tensor, conditions: Sequence[Condition]) -> Example:
     seen = torch.cat([task.damage.apply(image, [picture.id], condition) for condition in conditions])
     confidences, answers = predict(model, task, seen)
-    target = task.targets[picture.label]
+    target = task.targets[picture.target()]
     shown = []
     for condition, pixels, confidence, answer in zip(conditions, seen, confidences.tolist(), answers.tolist(), strict=True):
         name = task.class_name(answer)

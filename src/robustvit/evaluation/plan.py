@@ -16,11 +16,11 @@ from robustvit.attacks.pixel_network import check_network, frozen
 from robustvit.corruptions.frost_textures import frost_textures
 from robustvit.corruptions.parameters import SEVERITIES, SMALLEST
 from robustvit.corruptions.registry import CORRUPTIONS
-from robustvit.data.layouts import LayoutError, cifar_c_pictures, imagenet_c_pictures, open_pictures, suite_folder
-from robustvit.data.pictures import DatasetPictures, PictureSet, SomePictures, UnreadablePictureError
+from robustvit.data.layouts import LayoutError, cifar_c_pictures, imagenet_c_pictures, open_samples, suite_folder
 from robustvit.data.protocols import Protocol, normalisation_of, protocol_of
 from robustvit.data.readers.corrupted_pictures import copy_settings, corrupted_folders
 from robustvit.data.readers.films import FilmSet, MadeFilms, StoredFilms
+from robustvit.data.samples import DatasetSamples, SampleSet, SomeSamples, UnreadablePictureError
 from robustvit.evaluation.attacking import ATTACK_SUITE
 from robustvit.evaluation.classes import Matching, label_names_of, match_classes
 from robustvit.evaluation.classification import Task
@@ -154,24 +154,24 @@ def _try_pictures(job: Job) -> None:
     )
 
 
-def _pictures(data: Any, settings: Settings, protocol: Protocol, *, suite: str | None = None) -> PictureSet:
+def _pictures(data: Any, settings: Settings, protocol: Protocol, *, suite: str | None = None) -> SampleSet:
     if isinstance(data, str | Path):
         place = suite_folder(data, suite) if suite and Path(data).is_dir() else data
-        pictures = open_pictures(place, scene_size=protocol.size, ignore_orientation=protocol.ignore_orientation)
+        pictures = open_samples(place, scene_size=protocol.size, ignore_orientation=protocol.ignore_orientation)
     elif hasattr(data, "classes") and hasattr(data, "name"):
         pictures = data
     else:
-        pictures = DatasetPictures(data, ignore_orientation=protocol.ignore_orientation)
+        pictures = DatasetSamples(data, ignore_orientation=protocol.ignore_orientation)
     if len(pictures) == 0:
         raise LayoutError(f"{pictures.name} has no pictures")
     return _limited(pictures, settings)
 
 
-def _limited(pictures: PictureSet, settings: Settings) -> PictureSet:
+def _limited(pictures: SampleSet, settings: Settings) -> SampleSet:
     if settings.limit is None or settings.limit >= len(pictures):
         return pictures
     generator = np.random.default_rng(settings.damage.seed)
-    return SomePictures(pictures, generator.choice(len(pictures), settings.limit, replace=False).tolist())
+    return SomeSamples(pictures, generator.choice(len(pictures), settings.limit, replace=False).tolist())
 
 
 def _outputs(model: Any, size: tuple[int, int]) -> int:
@@ -209,7 +209,7 @@ def _answer_to_black(model: nn.Module, picture: torch.Tensor) -> Any:
 
 def _task(
     model: Any,
-    pictures: PictureSet,
+    pictures: SampleSet,
     protocol: Protocol,
     conditions: tuple[Condition, ...],
     settings: Settings,
@@ -333,7 +333,7 @@ def _sequences(model: nn.Module, data: Any, suite: str, settings: Settings) -> J
     root = suite_folder(data, suite) if isinstance(data, str | Path) else None
     if root is not None and StoredFilms.found(root):
         mean, std = normalisation_of(model)
-        no_pictures = SomePictures(DatasetPictures((), str(root)), ())
+        no_pictures = SomeSamples(DatasetSamples((), str(root)), ())
         task = Task(no_pictures, protocol, (CLEAN,), settings.damage, Matching(0, ()), mean, std, settings.batch_size)
         return Job((suite,), "sequences", (task,), films=StoredFilms(root, kinds))
     task = _task(model, _pictures(data, settings, protocol), protocol, (CLEAN,), settings)
@@ -353,7 +353,7 @@ def _cifar_c(model: nn.Module, data: Any, suite: str, settings: Settings) -> Job
 def _files_job(
     model: nn.Module,
     suites: tuple[str, ...],
-    found: dict[tuple[str, int], PictureSet],
+    found: dict[tuple[str, int], SampleSet],
     protocol: Protocol,
     settings: Settings,
 ) -> Job:
@@ -364,7 +364,7 @@ def _files_job(
     return Job(suites, "files", tasks, cells, suites[:1] * len(cells))
 
 
-def _same_pictures(sets: list[PictureSet], settings: Settings) -> list[PictureSet]:
+def _same_pictures(sets: list[SampleSet], settings: Settings) -> list[SampleSet]:
     """As many as `limit` allows, the same ones of every cell."""
     if settings.limit is None:
         return sets
@@ -374,4 +374,4 @@ def _same_pictures(sets: list[PictureSet], settings: Settings) -> list[PictureSe
         return sets
     drawn = np.random.default_rng(settings.damage.seed).choice(len(common), settings.limit, replace=False)
     wanted = {common[i] for i in drawn}
-    return [SomePictures(p, [i for i, name in enumerate(names) if name in wanted]) for p, names in zip(sets, ids, strict=True)]
+    return [SomeSamples(p, [i for i, name in enumerate(names) if name in wanted]) for p, names in zip(sets, ids, strict=True)]

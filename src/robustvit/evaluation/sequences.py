@@ -10,8 +10,8 @@ import numpy as np
 from torch import Tensor, nn
 
 from robustvit.corruptions.sequences import SEQUENCES, Benchmark
-from robustvit.data.pictures import UnreadablePictureError
 from robustvit.data.readers.films import FilmSet
+from robustvit.data.samples import UnreadablePictureError
 from robustvit.evaluation.classification import Task, logits_of
 from robustvit.evaluation.results import CellResult
 from robustvit.evaluation.scores import Scores

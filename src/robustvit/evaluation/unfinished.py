@@ -13,7 +13,7 @@ from typing import Any
 from torch import nn
 
 from robustvit.corruptions.frost_textures import frost_textures
-from robustvit.data.picture_digest import add_pictures
+from robustvit.data.sample_digest import add_samples
 from robustvit.evaluation.network_outputs import outputs_part
 from robustvit.evaluation.plan import Job, Settings
 from robustvit.evaluation.results import Results
@@ -71,7 +71,7 @@ def fingerprint_of(models: dict[str, nn.Module], jobs: dict[str, list[Job]], sui
             for task in job.tasks:
                 networks.add(task.mean, task.std)
                 how.add(task.protocol, task.conditions, task.targets, task.columns)
-                add_pictures(pictures, task.pictures)
+                add_samples(pictures, task.pictures)
             if job.films is not None:
                 job.films.add_to(pictures)
     outputs = outputs_part([(network, jobs[name][0].tasks[0].protocol.size) for name, network in models.items()])

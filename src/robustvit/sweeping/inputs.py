@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from robustvit.data.picture_digest import add_pictures
 from robustvit.data.protocols import protocol_of
+from robustvit.data.sample_digest import add_samples
 from robustvit.evaluation.plan import Settings
 from robustvit.evaluation.plan import plan as plan_evaluation
 from robustvit.runtime.fingerprint import Digest, fingerprint, parts_of
@@ -111,7 +111,7 @@ class _Inputs:
             digest = Digest(self.known)
             digest.add_array(pictures.places)
             for part in pictures.parts:
-                add_pictures(digest, part.pictures)
+                add_samples(digest, part.pictures)
             self.digests[key], self.trained[key[1]] = digest, pictures
         return self.digests[key]
 
@@ -126,7 +126,7 @@ class _Inputs:
             digest = Digest(self.known)
             for job in plan_evaluation(network, measuring.source(config), measuring.suites, settings):
                 for task in job.tasks:
-                    add_pictures(digest, task.pictures)
+                    add_samples(digest, task.pictures)
                 if job.films is not None:
                     job.films.add_to(digest)
             self.digests[key] = digest

@@ -19,7 +19,7 @@ import torch
 from timm.data import IMAGENET_DEFAULT_MEAN
 from torch.utils.data import DataLoader, Dataset
 
-from robustvit.data.pictures import UnreadablePictureError
+from robustvit.data.samples import UnreadablePictureError
 from robustvit.runtime.cores import available_cores
 from robustvit.runtime.interruption import WorkersEnd, leave_signals_to_parent, starting_workers
 from robustvit.runtime.prefetch import Prefetch

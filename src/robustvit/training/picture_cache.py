@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from robustvit.data.pictures import UnreadablePictureError
+from robustvit.data.samples import UnreadablePictureError
 from robustvit.training.training_sets import Decoded, TrainingPictures
 
 __all__ = ["BasePictures"]

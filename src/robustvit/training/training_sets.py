@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from robustvit.data.layouts import LayoutError, Split, open_pictures
-from robustvit.data.pictures import Picture, PictureSet, SomePictures, UnreadablePictureError
+from robustvit.data.layouts import LayoutError, Split, open_samples
 from robustvit.data.readers.class_folders import folder_pictures
+from robustvit.data.samples import Sample, SampleSet, SomeSamples, UnreadablePictureError
 from robustvit.data.scenes.dataset import Scenes
 from robustvit.runtime.randomness import keyed_seed
 from robustvit.training.config import DataConfig
@@ -117,7 +118,7 @@ def _decoded(part: _Part, place: int) -> Decoded | UnreadablePictureError:
     picture = part.pictures.at(place)
     try:
         image = picture.open()
-        return Decoded(image, picture.label if part.labels is None else part.labels[picture.label])
+        return Decoded(image, picture.target() if part.labels is None else part.labels[picture.target()])
     except UnreadablePictureError as error:
         return error
 
@@ -159,7 +160,7 @@ def _clean_pictures(config: DataConfig, img_size: tuple[int, int]) -> Any:
     if not source:
         raise ValueError("data.train is empty; give a folder of class folders, a .tar file, cifar10:FOLDER or scenes:20000")
     how: Any = dict(scene_size=img_size, ignore_orientation=config.ignore_orientation)
-    pictures = open_pictures(source, split="train", **how)
+    pictures = open_samples(source, split="train", **how)
     if not hasattr(pictures, "at"):
         raise LayoutError(f"data.train={source} has no access by position; give class folders or a .tar file")
     if not len(pictures):
@@ -210,20 +211,23 @@ def _matched(folder: Path, own: Sequence[str], classes: Sequence[str]) -> tuple[
 class _Relabelled:
     """A set whose labels are those of the training set."""
 
-    def __init__(self, pictures: PictureSet, labels: Sequence[int], classes: Sequence[str]) -> None:
+    def __init__(self, pictures: SampleSet, labels: Sequence[int], classes: Sequence[str]) -> None:
         self.pictures, self.labels = pictures, tuple(labels)
         self.name, self.classes = pictures.name, tuple(classes)
 
     def __len__(self) -> int:
         return len(self.pictures)
 
-    def __iter__(self) -> Iterator[Picture]:
-        yield from (Picture(picture.id, self.labels[picture.label], picture.open) for picture in self.pictures)
+    def __iter__(self) -> Iterator[Sample]:
+        yield from (Sample(p.id, p.open, partial(self._target, p)) for p in self.pictures)
+
+    def _target(self, sample: Sample) -> int:
+        return self.labels[sample.target()]
 
 
 def validation_pictures(
     config: DataConfig, *, img_size: tuple[int, int], seed: int, classes: Sequence[str] = (), split: Split = "val"
-) -> PictureSet | None:
+) -> SampleSet | None:
     """The pictures of `config.val` with the labels of the training set; None if there are none to be.
 
     Args:
@@ -240,7 +244,7 @@ def validation_pictures(
     if not config.val:
         return None
     how: Any = dict(scene_size=img_size, ignore_orientation=config.ignore_orientation)
-    pictures = open_pictures(config.val, split=split, **how)
+    pictures = open_samples(config.val, split=split, **how)
     if not len(pictures):
         raise LayoutError(f"data.val={pictures.name} has no pictures")
     if classes and pictures.classes and tuple(classes) != pictures.classes:
@@ -251,5 +255,5 @@ def validation_pictures(
             )
         pictures = _Relabelled(pictures, [list(classes).index(name) for name in pictures.classes], classes)
     if _is_limited("val_limit", config.val_limit, len(pictures)):
-        return SomePictures(pictures, chosen_positions(len(pictures), config.val_limit, seed).tolist())
+        return SomeSamples(pictures, chosen_positions(len(pictures), config.val_limit, seed).tolist())
     return pictures

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 from torch import Tensor, nn
 
-from robustvit.data.pictures import Picture, PictureSet, UnreadablePictureError
 from robustvit.data.protocols import Protocol
+from robustvit.data.samples import Sample, SampleSet, UnreadablePictureError
 from robustvit.training.distributed import Workers
 
 __all__ = ["Validation"]
@@ -34,7 +34,7 @@ class Validation:
 
     def __init__(
         self,
-        pictures: PictureSet,
+        pictures: SampleSet,
         protocol: Protocol,
         mean: Sequence[float],
         std: Sequence[float],
@@ -112,9 +112,9 @@ class Validation:
                 else:
                     yield torch.empty(0, 3, *self.protocol.size, dtype=torch.uint8), torch.empty(0, dtype=torch.long)
 
-    def _decode(self, picture: Picture) -> tuple[Tensor, int] | None:
+    def _decode(self, picture: Sample) -> tuple[Tensor, int] | None:
         try:
-            return self.protocol.apply(picture.open()), picture.label
+            return self.protocol.apply(picture.open()), picture.target()
         except (UnreadablePictureError, ValueError) as error:
             self.unreadable.append((picture.id, str(error)))
             return None

@@ -23,8 +23,8 @@ from robustvit.corruptions.parameters import SMALLEST
 from robustvit.corruptions.registry import corrupt
 from robustvit.data.copies.copying import Cell, Copying
 from robustvit.data.copies.source_records import SourceRecord
-from robustvit.data.pictures import UnreadablePictureError, read_picture
 from robustvit.data.protocols import Protocol
+from robustvit.data.samples import UnreadablePictureError, read_picture
 from robustvit.runtime.files import explained
 from robustvit.runtime.interruption import WorkersEnd, leave_signals_to_parent, starting_workers
 from robustvit.runtime.picture_files import check_is_file

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from robustvit.corruptions.registry import CORRUPTIONS, ChannelOrder, corruption_names
-from robustvit.data.pictures import PICTURE_SUFFIXES
+from robustvit.data.samples import PICTURE_SUFFIXES
 
 __all__ = ["LAYOUTS", "Cell", "Copying", "Layout", "check_names", "copied_names", "pictures_below"]
 

@@ -11,15 +11,15 @@ from typing import Any
 
 from PIL import Image
 
-from robustvit.data.pictures import PICTURE_SUFFIXES, Picture, ReaderPictures, UnreadablePictureError, read_picture
 from robustvit.data.readers.class_folders import LayoutError, order_note
+from robustvit.data.samples import PICTURE_SUFFIXES, ReaderSamples, Sample, UnreadablePictureError, read_picture
 from robustvit.runtime.fingerprint import Digest
 from robustvit.runtime.picture_files import MOST_BYTES
 
 __all__ = ["ShardPictures", "hfds_pictures", "tar_pictures", "wds_pictures"]
 
 
-def tar_pictures(path: Path, *, ignore_orientation: bool = False) -> ReaderPictures:
+def tar_pictures(path: Path, *, ignore_orientation: bool = False) -> ReaderSamples:
     """The pictures of a tar file with .../CLASS/PICTURE or CLASS.tar in it.
 
     Raises:
@@ -42,7 +42,7 @@ def tar_pictures(path: Path, *, ignore_orientation: bool = False) -> ReaderPictu
             "give an archive of one data set, or unpack it and give one of the folders"
         )
     note = order_note(tuple(reader.class_name_to_idx))
-    return ReaderPictures(reader, str(path), order_note=note, ignore_orientation=ignore_orientation)
+    return ReaderSamples(reader, str(path), order_note=note, ignore_orientation=ignore_orientation)
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def _more_suffixes() -> Iterator[None]:
         img_extensions.set_img_extensions(before)
 
 
-def hfds_pictures(source: str, *, ignore_orientation: bool = False) -> ReaderPictures:
+def hfds_pictures(source: str, *, ignore_orientation: bool = False) -> ReaderSamples:
     """`hfds/NAME`: a data set of the hub or a local folder, with columns image and label; its validation or test split."""
     name = source.partition("/")[2]
     try:
@@ -73,7 +73,7 @@ def hfds_pictures(source: str, *, ignore_orientation: bool = False) -> ReaderPic
             reasons.append(f"{split}: {error}")
             continue
         labels = list(reader.dataset[reader.label_key])
-        return ReaderPictures(reader, source, labels=labels, ignore_orientation=ignore_orientation)
+        return ReaderSamples(reader, source, labels=labels, ignore_orientation=ignore_orientation)
     raise LayoutError(f"{source} has no split validation or test with columns image and label ({'; '.join(reasons)})")
 
 
@@ -178,7 +178,7 @@ class ShardPictures:
     def __len__(self) -> int:
         return self.length
 
-    def __iter__(self) -> Iterator[Picture]:
+    def __iter__(self) -> Iterator[Sample]:
         import webdataset  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
         for file in self.files:
@@ -190,20 +190,22 @@ class ShardPictures:
                     yield self._picture(f"{shard}/{sample['__key__']}", sample)
             except (tarfile.TarError, OSError, EOFError, ValueError) as error:
                 told = error.args[0] if error.args else type(error).__name__  # webdataset adds its objects
-                yield Picture(shard, 0, _refusal(f"the rest of the shard cannot be read: {told}"))
+                yield Sample(shard, _refusal(f"the rest of the shard cannot be read: {told}"), lambda: 0)
 
     def add_to(self, digest: Digest, positions: Sequence[int] | None = None) -> None:
         """Name, size and time of the shards on disk; of others, the address alone."""
         digest.add(list(self.files), self.alternative_label)
         digest.add_files(Path(), [file for file in self.files if Path(file).is_file()])
 
-    def _picture(self, name: str, sample: dict[str, Any]) -> Picture:
+    def _picture(self, name: str, sample: dict[str, Any]) -> Sample:
         try:
             label = json.loads(sample["json"])[self.alternative_label] if self.alternative_label else sample["cls"]
             pixels = next(value for suffix, value in sample.items() if f".{suffix.lower()}" in PICTURE_SUFFIXES)
-            return Picture(name, int(label), lambda: read_picture(pixels, ignore_orientation=self.ignore_orientation))
+            label = int(label)
+            return Sample(name, lambda: read_picture(pixels, ignore_orientation=self.ignore_orientation), lambda: label)
         except (KeyError, ValueError, StopIteration):
-            return Picture(name, 0, _refusal(f"it has {', '.join(k for k in sample if k[:2] != '__')}; expected jpg and cls"))
+            parts = ", ".join(k for k in sample if k[:2] != "__")
+            return Sample(name, _refusal(f"it has {parts}; expected jpg and cls"), lambda: 0)
 
 
 def _refusal(reason: str) -> Callable[[], Image.Image]:

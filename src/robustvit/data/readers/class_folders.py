@@ -18,7 +18,7 @@ from typing import BinaryIO
 from timm.utils.misc import natural_key
 
 from robustvit.corruptions.registry import corruption_names
-from robustvit.data.pictures import PICTURE_SUFFIXES, ReaderPictures
+from robustvit.data.samples import PICTURE_SUFFIXES, ReaderSamples
 from robustvit.runtime.picture_files import check_is_file
 
 __all__ = ["ClassFolderReader", "LayoutError", "folder_pictures", "is_suite", "order_note", "plain_name"]
@@ -44,7 +44,7 @@ def is_suite(name: str) -> bool:
     return _SUITES.fullmatch(plain_name(name)) is not None
 
 
-def folder_pictures(path: Path, *, train: bool = False, ignore_orientation: bool = False) -> ReaderPictures:
+def folder_pictures(path: Path, *, train: bool = False, ignore_orientation: bool = False) -> ReaderSamples:
     """The pictures of `path/CLASS/PICTURE`, or of val/, validation/ or test/ in it; of train/ if asked for.
 
     Raises:
@@ -52,7 +52,7 @@ def folder_pictures(path: Path, *, train: bool = False, ignore_orientation: bool
     """
     reader = ClassFolderReader(_train_split_of(path) if train else _split_of(path))
     note = order_note(tuple(reader.class_to_idx))
-    return ReaderPictures(reader, str(path), order_note=note, ignore_orientation=ignore_orientation)
+    return ReaderSamples(reader, str(path), order_note=note, ignore_orientation=ignore_orientation)
 
 
 def order_note(classes: Sequence[str]) -> str | None:

@@ -10,8 +10,8 @@ from typing import Any
 from robustvit.corruptions.parameters import SEVERITIES
 from robustvit.corruptions.registry import corruption_names
 from robustvit.data.copies.copying import Cell
-from robustvit.data.pictures import ReaderPictures
 from robustvit.data.readers.class_folders import LayoutError, folder_pictures
+from robustvit.data.samples import ReaderSamples
 
 __all__ = ["copy_settings", "corrupted_folders", "corrupted_pictures"]
 
@@ -47,7 +47,7 @@ def copy_settings(root: Path) -> dict[str, Any] | None:
 
 def corrupted_pictures(
     root: Path, names: Sequence[str], severities: Sequence[int] = SEVERITIES
-) -> dict[Cell, ReaderPictures] | None:
+) -> dict[Cell, ReaderSamples] | None:
     """(corruption, severity) -> pictures, from `root/CORRUPTION/SEVERITY/CLASS/PICTURE`; None if `root` is no such tree.
 
     Copies have the pixels as they were corrupted, and the numbers of published files were made without EXIF tags, so that

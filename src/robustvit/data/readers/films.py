@@ -12,8 +12,8 @@ from torch import Tensor
 
 from robustvit.corruptions.sequences import Benchmark, perturbation_sequence, source_frame
 from robustvit.data.layouts import LayoutError
-from robustvit.data.picture_digest import add_pictures
-from robustvit.data.pictures import Picture, PictureSet, UnreadablePictureError
+from robustvit.data.sample_digest import add_samples
+from robustvit.data.samples import Sample, SampleSet, UnreadablePictureError
 from robustvit.runtime.fingerprint import Digest
 
 __all__ = ["FilmSet", "MadeFilms", "StoredFilms", "read_film"]
@@ -43,14 +43,14 @@ class FilmSet(Protocol):
         ...
 
     def add_to(self, digest: Digest) -> None:
-        """Lets a digest depend on all films; see `data.picture_digest`."""
+        """Lets a digest depend on all films; see `data.sample_digest`."""
         ...
 
 
 class MadeFilms:
     """Films made in memory of the pictures of a set, by (seed, id of the picture)."""
 
-    def __init__(self, pictures: PictureSet, kinds: Sequence[str], benchmark: Benchmark, seed: int) -> None:
+    def __init__(self, pictures: SampleSet, kinds: Sequence[str], benchmark: Benchmark, seed: int) -> None:
         self.name, self.kinds = pictures.name, tuple(kinds)
         self.pictures, self.benchmark, self.seed = pictures, benchmark, seed
         at = getattr(pictures, "at", None)
@@ -63,7 +63,7 @@ class MadeFilms:
         return self._at(i).id
 
     def frames(self, i: int) -> list[Tensor]:
-        picture: Picture = self._at(i)
+        picture: Sample = self._at(i)
         source = source_frame(picture.open(), self.benchmark)
         return [
             perturbation_sequence(source, kind, seed=self.seed, sample_id=picture.id, benchmark=self.benchmark)
@@ -73,7 +73,7 @@ class MadeFilms:
     def add_to(self, digest: Digest) -> None:
         """The pictures that they are made of."""
         digest.add(self.kinds, self.benchmark, self.seed)
-        add_pictures(digest, self.pictures)
+        add_samples(digest, self.pictures)
 
 
 class StoredFilms:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from timm.utils.misc import natural_key
 
-from robustvit.data.pictures import PICTURE_SUFFIXES, Picture, read_picture
+from robustvit.data.samples import PICTURE_SUFFIXES, Sample, read_picture
 from robustvit.runtime.fingerprint import Digest
 
 __all__ = ["NO_LABEL", "LoosePictures", "loose_pictures"]
@@ -27,12 +27,12 @@ class LoosePictures:
     def __len__(self) -> int:
         return len(self.files)
 
-    def __iter__(self) -> Iterator[Picture]:
+    def __iter__(self) -> Iterator[Sample]:
         yield from map(self.at, range(len(self)))
 
-    def at(self, i: int) -> Picture:
+    def at(self, i: int) -> Sample:
         file = self.files[i]
-        return Picture(file.name, NO_LABEL, lambda: read_picture(file, ignore_orientation=self.ignore_orientation))
+        return Sample(file.name, lambda: read_picture(file, ignore_orientation=self.ignore_orientation), lambda: NO_LABEL)
 
     def add_to(self, digest: Digest, positions: Sequence[int] | None = None) -> None:
         """The files by name, size and time."""

@@ -18,18 +18,18 @@ import numpy as np
 import torch
 from PIL import Image
 
-from robustvit.data.picture_digest import add_dataset, add_pictures
+from robustvit.data.sample_digest import add_dataset, add_samples
 from robustvit.runtime.fingerprint import Digest
 from robustvit.runtime.picture_files import MOST_BYTES, UnreadablePictureError, read_picture
 
 __all__ = [
     "PICTURE_SUFFIXES",
-    "ArrayPictures",
-    "DatasetPictures",
-    "Picture",
-    "PictureSet",
-    "ReaderPictures",
-    "SomePictures",
+    "ArraySamples",
+    "DatasetSamples",
+    "ReaderSamples",
+    "Sample",
+    "SampleSet",
+    "SomeSamples",
     "UnreadablePictureError",
     "read_picture",
 ]
@@ -37,27 +37,26 @@ __all__ = [
 _SUFFIXES = ".png .jpg .jpeg .jpe .jfif .bmp .webp .avif .jp2 .gif .tif .tiff .ppm .pgm .pbm .pnm"
 PICTURE_SUFFIXES = frozenset(_SUFFIXES.split())
 """Of files that are taken for pictures, whatever the case."""
-_UNKNOWN = -1
 _BROKEN = (OSError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError)
 
 
 @dataclass(frozen=True)
-class Picture:
-    """One picture of a set.
+class Sample:
+    """One item of a dataset; nothing is decoded before it is asked for.
 
     Attributes:
-        id: its name within the set; with the seed, it decides its corruptions.
-        label: index of its class.
-        open: decodes it to an RGB image; raises UnreadablePictureError.
+        id: its name within the dataset; with the seed, it decides everything random about it.
+        open: decodes its image to RGB; raises UnreadablePictureError.
+        target: what a network should answer: of a classifier, the index of the class.
     """
 
     id: str
-    label: int
     open: Callable[[], Image.Image]
+    target: Callable[[], Any]
 
 
-class PictureSet(Protocol):
-    """What can be evaluated on; with a method `add_to`, it says what its pictures depend on (`data.picture_digest`).
+class SampleSet(Protocol):
+    """What can be evaluated on; with a method `add_to`, it says what its pictures depend on (`data.sample_digest`).
 
     Attributes:
         name: for the result file.
@@ -67,12 +66,12 @@ class PictureSet(Protocol):
     name: str
     classes: tuple[str, ...]
 
-    def __iter__(self) -> Iterator[Picture]: ...
+    def __iter__(self) -> Iterator[Sample]: ...
 
     def __len__(self) -> int: ...
 
 
-class ReaderPictures:
+class ReaderSamples:
     """The pictures of a map-style reader with timm's interface: class folders, a tar file, `hfds/...`.
 
     Args:
@@ -106,12 +105,12 @@ class ReaderPictures:
     def __len__(self) -> int:
         return len(self.reader)
 
-    def __iter__(self) -> Iterator[Picture]:
+    def __iter__(self) -> Iterator[Sample]:
         yield from map(self.at, range(len(self)))
 
-    def at(self, i: int) -> Picture:
+    def at(self, i: int) -> Sample:
         name = Path(self.reader.filename(i)).as_posix() if self.has_names else str(i)
-        return Picture(name, int(self.labels[i]), lambda: self._open(i))
+        return Sample(name, lambda: self._open(i), lambda: int(self.labels[i]))
 
     def add_to(self, digest: Digest, positions: Sequence[int] | None = None) -> None:
         """Files by name, size and time; those of a tar file as one; of Hugging Face's data sets, their own digest."""
@@ -137,7 +136,7 @@ class ReaderPictures:
         return read_picture(source, ignore_orientation=self.ignore_orientation)
 
 
-class ArrayPictures:
+class ArraySamples:
     """Pictures in memory or in a memory map: uint8 [N, H, W, 3] with their labels [N]."""
 
     def __init__(self, images: np.ndarray, labels: Sequence[int] | np.ndarray, name: str, classes: Sequence[str] = ()) -> None:
@@ -150,11 +149,11 @@ class ArrayPictures:
     def __len__(self) -> int:
         return len(self.images)
 
-    def __iter__(self) -> Iterator[Picture]:
+    def __iter__(self) -> Iterator[Sample]:
         yield from map(self.at, range(len(self)))
 
-    def at(self, i: int) -> Picture:
-        return Picture(str(i), int(self.labels[i]), lambda: Image.fromarray(self.images[i]))
+    def at(self, i: int) -> Sample:
+        return Sample(str(i), lambda: Image.fromarray(self.images[i]), lambda: int(self.labels[i]))
 
     def add_to(self, digest: Digest, positions: Sequence[int] | None = None) -> None:
         """Contents in memory; of mapped files, name, size and time."""
@@ -162,12 +161,12 @@ class ArrayPictures:
         digest.add_array(np.asanyarray(self.labels))
 
 
-class SomePictures:
+class SomeSamples:
     """Those pictures of a set whose positions are given; `at` is there if the set has it."""
 
-    at: Callable[[int], Picture]
+    at: Callable[[int], Sample]
 
-    def __init__(self, pictures: PictureSet, positions: Sequence[int]) -> None:
+    def __init__(self, pictures: SampleSet, positions: Sequence[int]) -> None:
         self.pictures, self.positions = pictures, sorted(positions)
         self.name, self.classes = pictures.name, pictures.classes
         if (at := getattr(pictures, "at", None)) is not None:
@@ -176,7 +175,7 @@ class SomePictures:
     def __len__(self) -> int:
         return len(self.positions)
 
-    def __iter__(self) -> Iterator[Picture]:
+    def __iter__(self) -> Iterator[Sample]:
         if hasattr(self, "at"):
             yield from map(self.at, range(len(self)))
             return
@@ -187,10 +186,10 @@ class SomePictures:
         """The chosen pictures of the set."""
         chosen = self.positions if positions is None else [self.positions[i] for i in positions]
         digest.add_array(np.asarray(chosen, np.int64))
-        add_pictures(digest, self.pictures, chosen)
+        add_samples(digest, self.pictures, chosen)
 
 
-class DatasetPictures:
+class DatasetSamples:
     """Any map-style dataset of (picture, label): PIL images, uint8 tensors [3, H, W] or uint8 arrays H x W x 3.
 
     `dataset[i]` is called when picture i is opened, by one thread at a time, because not every dataset can be shared. Labels
@@ -210,11 +209,12 @@ class DatasetPictures:
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def __iter__(self) -> Iterator[Picture]:
+    def __iter__(self) -> Iterator[Sample]:
         yield from map(self.at, range(len(self)))
 
-    def at(self, i: int) -> Picture:
-        return _DatasetPicture(self, i)
+    def at(self, i: int) -> Sample:
+        item = _Item(self, i)
+        return Sample(str(i), item.open, item.target)
 
     def add_to(self, digest: Digest, positions: Sequence[int] | None = None) -> None:
         """See `add_dataset`."""
@@ -248,29 +248,25 @@ class DatasetPictures:
         return read_picture(image, ignore_orientation=self.ignore_orientation)
 
 
-class _DatasetPicture(Picture):
-    """Its label is that of `dataset[i]`, once it was opened; before, the known one, or else that of a first decoding."""
+class _Item:
+    """Item i of a dataset, whose target is that of the last decoding; before, the known label, or that of a first decoding."""
 
-    def __init__(self, pictures: DatasetPictures, i: int) -> None:
-        self.pictures, self.position = pictures, i
-        super().__init__(str(i), _UNKNOWN if pictures.labels is None else int(pictures.labels[i]), self._open)
+    def __init__(self, samples: DatasetSamples, i: int) -> None:
+        self.samples, self.position = samples, i
+        self.label: int | None = None if samples.labels is None else int(samples.labels[i])
 
-    @property
-    def label(self) -> int:
-        if self._label == _UNKNOWN:
+    def open(self) -> Image.Image:
+        return self.samples.to_image(self._read())
+
+    def target(self) -> int:
+        if self.label is None:
             self._read()
-        return self._label
-
-    @label.setter
-    def label(self, label: int) -> None:
-        self._label = label
+        assert self.label is not None
+        return self.label
 
     def _read(self) -> Any:
-        image, self._label = self.pictures.read(self.position)
+        image, self.label = self.samples.read(self.position)
         return image
-
-    def _open(self) -> Image.Image:
-        return self.pictures.to_image(self._read())
 
 
 def _known_labels(dataset: Any) -> Sequence[int] | None:

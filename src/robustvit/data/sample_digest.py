@@ -18,7 +18,7 @@ from torch.utils.data import Subset
 
 from robustvit.runtime.fingerprint import Digest
 
-__all__ = ["add_dataset", "add_pictures"]
+__all__ = ["add_dataset", "add_samples"]
 
 READ = 256
 """Items that are read of a data set whose contents cannot be had otherwise, evenly spread; all, if there are no more."""
@@ -27,7 +27,7 @@ IN_MEMORY = ("data", "images", "tensors", "targets", "labels")
 CHANGES = ("transform", "target_transform", "transforms")
 
 
-def add_pictures(digest: Digest, pictures: Any, positions: Sequence[int] | None = None) -> None:
+def add_samples(digest: Digest, pictures: Any, positions: Sequence[int] | None = None) -> None:
     """Lets a digest depend on the pictures of a set at these positions, or on all of them."""
     digest.add(pictures.name, len(pictures), pictures.classes)
     if hasattr(pictures, "add_to"):

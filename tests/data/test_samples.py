@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from torchvision.datasets import ImageFolder
 
-from robustvit.data.pictures import ArrayPictures, DatasetPictures, SomePictures, UnreadablePictureError, read_picture
+from robustvit.data.samples import ArraySamples, DatasetSamples, SomeSamples, UnreadablePictureError, read_picture
 
 RAMP = np.arange(48 * 40, dtype=np.int64).reshape(48, 40) % 256
 
@@ -63,20 +63,20 @@ def test_truncated_empty_and_foreign_files_are_unreadable(tmp_path: Path) -> Non
 def test_arrays_and_datasets_give_their_pictures() -> None:
     images = np.random.default_rng(0).integers(0, 255, (3, 32, 32, 3), np.uint8)
     tensors = [(torch.from_numpy(image).permute(2, 0, 1), i) for i, image in enumerate(images)]
-    for pictures in (ArrayPictures(images, [0, 1, 2], "arrays"), DatasetPictures(tensors, "tensors")):
-        assert [(p.id, p.label) for p in pictures] == [("0", 0), ("1", 1), ("2", 2)]
+    for pictures in (ArraySamples(images, [0, 1, 2], "arrays"), DatasetSamples(tensors, "tensors")):
+        assert [(p.id, p.target()) for p in pictures] == [("0", 0), ("1", 1), ("2", 2)]
         assert all((np.array(p.open()) == image).all() for p, image in zip(pictures, images, strict=True))
 
 
 def test_arrays_of_another_kind_are_refused() -> None:
     with pytest.raises(ValueError, match=r"uint8 \[N, H, W, 3\], got float64 \[2, 3\]"):
-        ArrayPictures(np.zeros((2, 3)), [0, 1], "a")
+        ArraySamples(np.zeros((2, 3)), [0, 1], "a")
     with pytest.raises(ValueError, match="2 pictures, but 1 labels"):
-        ArrayPictures(np.zeros((2, 4, 4, 3), np.uint8), [0], "a")
+        ArraySamples(np.zeros((2, 4, 4, 3), np.uint8), [0], "a")
 
 
 def test_normalised_tensors_are_refused() -> None:
-    pictures = DatasetPictures([(torch.zeros(3, 8, 8), 0)])
+    pictures = DatasetSamples([(torch.zeros(3, 8, 8), 0)])
     with pytest.raises(ValueError, match="leave normalising to the evaluation"):
         next(iter(pictures)).open()
 
@@ -99,14 +99,14 @@ class Counted:
 
 def test_a_dataset_decodes_when_a_picture_is_opened_and_not_before() -> None:
     dataset = Counted()
-    pictures = list(DatasetPictures(dataset))
+    pictures = list(DatasetSamples(dataset))
     assert dataset.decoded == []
-    assert (pictures[2].open().getpixel((0, 0)), pictures[2].label, dataset.decoded) == ((2, 0, 0), 7, [2])
-    assert (pictures[0].label, pictures[0].label, dataset.decoded) == (5, 5, [2, 0])
+    assert (pictures[2].open().getpixel((0, 0)), pictures[2].target(), dataset.decoded) == ((2, 0, 0), 7, [2])
+    assert (pictures[0].target(), pictures[0].target(), dataset.decoded) == (5, 5, [2, 0])
 
 
 def test_a_damaged_picture_of_a_dataset_is_unreadable_and_does_not_stop_the_others() -> None:
-    _, broken, last = DatasetPictures(Counted())
+    _, broken, last = DatasetSamples(Counted())
     with pytest.raises(UnreadablePictureError, match="image file is truncated"):
         broken.open()
     assert last.open().size == (8, 8)
@@ -117,7 +117,7 @@ def test_labels_that_a_dataset_tells_need_no_decoding(habit: str) -> None:
     dataset = Counted()
     known = [5, 6, 7] if habit != "samples" else [("a.png", 5), ("b.png", 6), ("c.png", 7)]
     setattr(dataset, habit, torch.tensor(known) if habit == "labels" else known)
-    assert [picture.label for picture in DatasetPictures(dataset)] == [5, 6, 7]
+    assert [picture.target() for picture in DatasetSamples(dataset)] == [5, 6, 7]
     assert dataset.decoded == []
 
 
@@ -125,26 +125,26 @@ def test_labels_that_a_dataset_changes_on_the_way_are_decoded(tmp_path: Path) ->
     for name in ("cat", "dog"):
         (tmp_path / name).mkdir()
         Image.new("RGB", (8, 8)).save(tmp_path / name / "a.png")
-    assert [p.label for p in DatasetPictures(ImageFolder(str(tmp_path), transform=lambda image: image))] == [0, 1]
-    assert [p.label for p in DatasetPictures(ImageFolder(str(tmp_path), target_transform=lambda label: 9 - label))] == [9, 8]
+    assert [p.target() for p in DatasetSamples(ImageFolder(str(tmp_path), transform=lambda image: image))] == [0, 1]
+    assert [p.target() for p in DatasetSamples(ImageFolder(str(tmp_path), target_transform=lambda label: 9 - label))] == [9, 8]
 
 
 def test_a_dataset_without_pairs_is_explained() -> None:
     with pytest.raises(TypeError, match=r"item 0 is a dict; expected a pair \(picture, label\)"):
-        DatasetPictures([{"image": 1}], "mine").at(0).open()
+        DatasetSamples([{"image": 1}], "mine").at(0).open()
 
 
 def test_some_pictures_are_reached_by_position_where_the_set_allows_it() -> None:
     images = np.arange(5, dtype=np.uint8).repeat(32 * 32 * 3).reshape(5, 32, 32, 3)
-    some = SomePictures(ArrayPictures(images, range(5), "arrays"), [4, 1])
+    some = SomeSamples(ArraySamples(images, range(5), "arrays"), [4, 1])
     assert [p.id for p in some] == ["1", "4"]
     assert some.at(1).open().getpixel((0, 0)) == (4, 4, 4)
 
-    class Stream(ArrayPictures):
+    class Stream(ArraySamples):
         at = None  # type: ignore[assignment]
 
         def __iter__(self):  # type: ignore[no-untyped-def]
-            return (ArrayPictures.at(self, i) for i in range(5))
+            return (ArraySamples.at(self, i) for i in range(5))
 
-    assert not hasattr(SomePictures(Stream(images, range(5), "stream"), [4, 1]), "at")
-    assert [p.id for p in SomePictures(Stream(images, range(5), "stream"), [4, 1])] == ["1", "4"]
+    assert not hasattr(SomeSamples(Stream(images, range(5), "stream"), [4, 1]), "at")
+    assert [p.id for p in SomeSamples(Stream(images, range(5), "stream"), [4, 1])] == ["1", "4"]

@@ -52,10 +52,7 @@ def difference(ours: Tensor, golden: Tensor) -> tuple[int, float]:
 
 
 def most_different(folder: str, name: str) -> float:
-    """Share of values of a deterministic corruption, computed in float32, that may differ from the golden picture, by 1.
-
-    The limits of the specification. It allows defocus_blur up to 2.5 % in some cells, which are not needed.
-    """
+    """Share of values of a deterministic corruption, computed in float32, that may differ by 1 from the golden image."""
     limits = {"contrast": 0.0, "pixelate": 0.0, "brightness": 0.003, "saturate": 0.02, "defocus_blur": 0.001}
     return limits.get(name, 0.0001 if "224" in folder else 0.001)
 

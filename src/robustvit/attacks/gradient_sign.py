@@ -1,4 +1,7 @@
-"""FGSM and PGD: small steps that raise the loss, within eps of the picture (`attacks.md` 1).
+"""FGSM and PGD: small steps that raise the loss, within eps of the image.
+
+PGD as Madry et al. define it ("Towards deep learning models resistant to adversarial attacks", ICLR 2018); AFAT, Table 3, and
+TAP and ADL, Table I, report PGD-5 with RVT's step.
 
 x_0     = clip(x + u),  u ~ U(-eps, eps)
 x_{t+1} = clip_[0, 1]( clip_[x - eps, x + eps]( x_t + step sign grad CE(f(x_t), y) ) )

@@ -1,4 +1,6 @@
-"""Patch-Fool: makes one patch wrong and eye-catching, by what the attention of the network says (`attacks.md` 2).
+"""Patch-Fool: makes one patch wrong and eye-catching, by what the attention of the network says.
+
+Fu et al., "Patch-Fool: are vision transformers always robust against adversarial perturbations?", ICLR 2022; AFAT, Table 3.
 
 The content D of the chosen patches is optimised; x_adv = x (1 - m) + D m. Two things grow together: the loss, and the
 attention that the patch draws in the first half of the blocks. Where the second would lower the first, it is projected.

@@ -1,4 +1,4 @@
-"""Patches covered with noise: chosen at random, or by a network trained to find those that hurt (`attacks.md` 3)."""
+"""Patches covered with noise: chosen at random, or by a network trained to find those that hurt (AFAT, Table 3)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """AFAT: covers the patches whose corruption changes the network's features most, and trains the features not to change.
 
-    min over F, max over C of   CE(F(x), y) + lambda L_align(x, x^)            (Eq. 2)
+    min over F, max over C of   CE(F(x), y) + lambda L_align(x, x^)            (Eq. 3)
 
 C scores the patches of x and the lowest are covered (`patch_corruption`); F sees x^ and x in one batch. C climbs by an
 optimizer of its own. It is never touched by the backward pass of F: the mask is a leaf, its gradient is read there, scaled by

@@ -1,4 +1,4 @@
-"""AFAT's alignment loss: what a network makes of a picture should not change when patches of it are covered (`afat.md` 3)."""
+"""AFAT's alignment loss: the features of an image should not change when some of its patches are covered (Eq. 2)."""
 
 from __future__ import annotations
 

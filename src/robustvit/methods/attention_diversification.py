@@ -1,7 +1,8 @@
 """ADL: the attention diversification loss. Queries should not all look at the same few tokens.
 
-For each layer, the rows of the attention map (heads averaged) keep what is above `tau` times the uniform share; the loss is
-the mean cosine between every row and the centre of all rows (`fan.md` 13.3, `rvt.md` 6 and 8).
+For each layer, the rows of the attention map (heads averaged) keep what is above `tau` times the uniform share (Eq. 1); the
+loss is the mean cosine between every row and the centre of all rows (Eq. 2). Equations are those of "Robustifying Token
+Attention for Vision Transformers", section 3.3; `docs/adl.md` says where the paper is silent.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def attention_diversification(
     regions: Sequence[Tensor | None] | None = None,
     per_head: bool = False,
 ) -> Tensor:
-    """ADL = 1/L sum_l L_l, a scalar with gradient (Eq. 1 and 2).
+    """ADL = 1/L sum_l L_l, a scalar with gradient (Eq. 2).
 
     Args:
         attention: per layer [B, heads, N, N] after softmax, rows are queries, as `record` gives them. Windows of Swin count as

@@ -59,7 +59,7 @@ def chunked_attention_diversification(
         _check_layer(layer)
         one = _Layer(layer, tau, variant, prefix_tokens, per_head)  # type: ignore[arg-type]
         losses.append(one.whole(region) if one.rows.bias is not None else one.chunked(chunk))
-    return torch.stack(losses).mean()  # Eq. 1
+    return torch.stack(losses).mean()  # Eq. 2, left
 
 
 def _check_layer(layer: AttentionRows | None) -> None:
@@ -113,7 +113,7 @@ class _Layer:
 
         def sum_of_cosines(part: AttentionRows) -> Tensor:
             kept = keep_above(self._map(part), threshold, self.variant)
-            return F.cosine_similarity(kept, centre, dim=-1, eps=EPS).sum()  # Eq. 2
+            return F.cosine_similarity(kept, centre, dim=-1, eps=EPS).sum()  # Eq. 2, right
 
         total = torch.stack([_compute_again(sum_of_cosines, part) for part in chunks]).sum()
         return total / (centre.shape[0] * N)

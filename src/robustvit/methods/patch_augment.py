@@ -2,9 +2,10 @@
 
     loss = CE(f(x), y) + weight CE(f(aug(x)), y)
 
-(`rvt.md` 3). It follows mixup and the like, on normalised pictures. The releases differ from this in two ways: most discard
-the gradient of the second term, and their library draws the crop once for a whole batch, at sides of whole pixels; here, as
-the text means it, each patch has its own draw and its own side, so that patches of 4 pixels can be cropped as well.
+From "Towards Robust Vision Transformer" (Mao et al., CVPR 2022). It follows mixup and the like, on normalised images. The
+releases differ from this in two ways: most discard the gradient of the second term, and their library draws the crop once for
+a whole batch, at sides of whole pixels; here, as the text means it, each patch has its own draw and its own side, so that
+patches of 4 pixels can be cropped as well.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """AFAT's patch corruption network: chooses the patches whose corruption hurts most, and covers them with noise.
 
-It sees the normalised picture, scores every patch, and the `rho` share with the lowest scores is covered (`afat.md` 2). The
-choice is a step function; gradients pass straight through it, clipped to +-1 a patch.
+It sees the normalised image and scores every patch; the `rho` share with the lowest scores is covered (AFAT, section 3.1). The
+choice is a step function; gradients pass straight through it, clipped to +-1 per patch.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def keep_mask(scores: Tensor, rho: float) -> Tensor:
 
 
 class _StraightThrough(torch.autograd.Function):
-    """The mask forward; backward, the gradient of the mask clipped to +-1 (`afat.md` 2.2)."""
+    """The mask forward; backward, the gradient of the mask clipped to +-1 (as in AFAT's released code)."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, count: int) -> Tensor:
@@ -108,7 +108,7 @@ def draw_noise(x: Tensor, noise: Noise, mean: tuple[float, ...], std: tuple[floa
 
 
 def cover_patches(x: Tensor, keep: Tensor, cover: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
-    """`clamp(x M + d (1 - M))` to the range of pixels (`afat.md` 2.4).
+    """`clamp(x M + d (1 - M))` to the range of pixels (AFAT, Eq. 1; the clamp is the released code's).
 
     Args:
         x: normalised pictures [B, 3, H, W].

@@ -1,4 +1,4 @@
-"""STL in training: stage 1 makes a labeler of tokens, stage 2 a student that learns from it (`stl.md` 4 to 6).
+"""STL in training: stage 1 makes a labeler of tokens, stage 2 a student that learns from it (STL, sections 3.1 and 3.2).
 
 Both networks have a token head. The image label on the class token is the loop's own cross-entropy; the methods here add the
 term of the tokens. The labeler sees the pictures with the spatial augmentations alone, the student all of them.

@@ -1,7 +1,7 @@
 """STL: self-emerging token labels. A labeler says what every token shows; the student learns it beside the image label.
 
 Stage 1 trains the labeler with the image label on the class token and on the mean of its tokens (Eq. 2). Stage 2 turns the
-labeler's token logits into hard labels by a Gumbel draw (Eq. 4) and trains the student on them (Eq. 5); `stl.md` 3 to 5.
+labeler's token logits into hard labels by a Gumbel draw (Eq. 4) and trains the student on them (Eq. 5).
 """
 
 from __future__ import annotations

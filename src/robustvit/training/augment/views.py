@@ -1,8 +1,8 @@
 """RandAugment and colour jitter, and the pair of views that STL trains with.
 
 The student's view gets every operation that was drawn, the labeler's view the spatial ones alone, with the same sign,
-magnitude and filter (`stl.md` 6): tokens of the two at the same place show the same thing. The operations and their draws are
-timm's.
+magnitude and filter (STL, Table 1): tokens of the two at the same place show the same thing. The operations and their draws
+are timm's.
 
 Deviation: published code draws the filter of a spatial operation for each view on its own. One draw serves both here, so that
 the views are equal, bit by bit, where no colour was touched.

@@ -1,4 +1,4 @@
-"""What the kinds of DeepAugment have in common: every second picture goes through a network of its own (`afat.md` 7)."""
+"""What the kinds of DeepAugment have in common: every second image goes through a network of its own (see `kinds.py`)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The ways in which `self-cae` and `self-sr` break a network: its filters, the autoencoder's code, the upscaler's features.
 
-A catalogue of small functions, one a way, as DeepAugment lists them (`afat.md` 7). Each takes what it breaks and a generator.
+A catalogue of small functions, one per way, as DeepAugment lists them. Each takes what it breaks and a generator.
 The published numbers of filters belong to layers of 64 and 128; here they are shares, so that any width works.
 """
 

@@ -1,5 +1,6 @@
-"""DeepAugment without foreign weights: pictures distorted by broken or random image-to-image networks (`afat.md` 7).
+"""DeepAugment without foreign weights: images distorted by broken or random image-to-image networks.
 
+The idea is that of Hendrycks et al., "The many faces of robustness", ICCV 2021; AFAT trains on it in Table 1.
 Results belong under the names of the kinds: they are not those of the published DeepAugment, whose networks are not available.
 """
 

@@ -1,7 +1,7 @@
 """`self-cae`: a small autoencoder learns the training pictures, and is then broken anew for every sample.
 
 Of the shape of DeepAugment's compressive autoencoder, smaller: two convolutions of stride 2, residual blocks, a code of few
-channels in -1..1, and the way back (`afat.md` 7). The published code is also rounded to one bit a value; on small pictures too
+channels in -1..1, and the way back. The published code is also rounded to one bit per value; on small images too
 little would be left of them, so this one is not.
 """
 

@@ -1,7 +1,7 @@
 """`self-sr`: a small network learns to double the size of the training pictures, and is then broken anew for every sample.
 
 Of the shape of DeepAugment's super-resolution network, smaller: one convolution, a body of residual blocks with a connection
-around it, and an enlargement by pixel shuffling (`afat.md` 7). A picture is enlarged and averaged down to its own size:
+around it, and an enlargement by pixel shuffling. An image is enlarged and averaged down to its own size:
 nothing is lost but what the fault takes.
 """
 

@@ -17,6 +17,7 @@ from typing import NamedTuple, TextIO
 
 from robustvit.cli.one_line_warnings import one_line_warnings
 from robustvit.runtime.interruption import Interruption, catching_signals
+from robustvit.runtime.ranks import is_first_process
 
 __all__ = ["COMMANDS", "Command", "main"]
 
@@ -122,6 +123,6 @@ def _has_lost_its_reader(stream: TextIO) -> bool:
 
 def _say_stopped(notes: Sequence[str]) -> None:
     """Once, also where several processes stop; nobody may be there to read it."""
-    if not int(os.environ.get("RANK", "0")):
+    if is_first_process():
         with suppress(OSError):
             print("; ".join(["stopped", *notes]), file=sys.stderr)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -13,6 +12,7 @@ import tyro
 from robustvit.cli.console import note, print_json
 from robustvit.cli.measured import measure, print_results, tell_notes
 from robustvit.cli.networks import load_networks
+from robustvit.runtime.ranks import is_first_process
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -186,7 +186,7 @@ def attack(
     }
     how |= {"severity": severity, "predictions": predictions, "ignore_orientation": ignore_orientation}
     results = measure(networks, data, output, {**how, "suite": suite, "attacks": attacks, "batch_size": batch_size})
-    if int(os.environ.get("RANK", "0")):
+    if not is_first_process():
         return
     if as_json:
         print_json(results.to_json())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -11,6 +10,7 @@ import tyro
 
 from robustvit.cli.console import going_on, note, print_json, progress_bar, tables
 from robustvit.runtime.interruption import end_with_torchrun
+from robustvit.runtime.ranks import process_count, process_rank
 
 if TYPE_CHECKING:
     from robustvit.data.copies.copying import Copying
@@ -83,7 +83,7 @@ def _run(source: Path, destination: Path, copying: Copying, workers: int | None,
     from robustvit.data.copies.corrupted_tree import corrupt_tree
 
     end_with_torchrun()
-    rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    rank, world = process_rank(), process_count()
     with going_on("finished files stay, and the same command goes on"), progress_bar() as report:
         done = corrupt_tree(source, destination, copying, workers=workers, rank=rank, world=world, report=report)
     if world == 1 and done.skipped and not done.written and not done.present:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +10,7 @@ import tyro
 from robustvit.cli.console import print_json
 from robustvit.cli.measured import measure, print_results, tell_notes
 from robustvit.cli.networks import load_networks
+from robustvit.runtime.ranks import is_first_process
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -88,7 +88,7 @@ def eval(  # noqa: A001
     how |= {"jpeg": not no_jpeg, "channel_order": "bgr" if bgr else "rgb", "frost_folder": frost_folder}
     how |= {"severity": severity, "predictions": predictions, "ignore_orientation": ignore_orientation}
     results = measure(networks, data, output, {**how, "suite": suite, "batch_size": batch_size})
-    if int(os.environ.get("RANK", "0")):
+    if not is_first_process():
         return
     if as_json:
         print_json(results.to_json())

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
 from robustvit.cli.console import working
+from robustvit.runtime.ranks import local_rank
 
 __all__ = ["load_networks"]
 
@@ -28,7 +28,7 @@ def load_networks(
     if twice := [m for i, m in enumerate(models) if m in models[:i]]:
         raise ValueError(f"{twice[0]} is given twice; give each network once")
     called = _called(models, names)
-    place = f"cuda:{os.environ['LOCAL_RANK']}" if device == "cuda" and "LOCAL_RANK" in os.environ else device
+    place = f"cuda:{local_rank()}" if device == "cuda" and local_rank() is not None else device
     with working(f"Loading {', '.join(models)}"):
         from robustvit.models.loading import load_model
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from robustvit.runtime.ranks import is_first_process
 
 __all__ = ["one_line_warnings"]
 
@@ -20,7 +21,7 @@ def one_line_warnings() -> Iterator[None]:
     Under torchrun the first process speaks for all: they do the same.
     """
     said: set[str] = set()
-    is_first = not int(os.environ.get("RANK", "0"))
+    is_first = is_first_process()
 
     def say(kind: str, message: object) -> None:
         line = f"{kind}: {' '.join(str(message).split())}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ import tyro
 
 from robustvit.cli.console import going_on, note, print_json, tables, working
 from robustvit.runtime.progress import EveryMinute
+from robustvit.runtime.ranks import is_first_process
 
 if TYPE_CHECKING:
     from robustvit.sweeping.result import SweepResult
@@ -75,7 +75,7 @@ def sweep(
     advice = f"{output} keeps what is done, and the same command with --resume goes on from there"
     with going_on(advice), _progress() as report:
         result = run_sweep(*given, output=output, resume=resume, report=report, **how)  # type: ignore[arg-type]
-    if int(os.environ.get("RANK", "0")):
+    if not is_first_process():
         return
     if as_json:
         print_json(result.to_json())
@@ -120,7 +120,7 @@ def _progress() -> Iterator[Callable[[SweepProgress], None] | None]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    if int(os.environ.get("RANK", "0")):
+    if not is_first_process():
         yield None
         return
     if not sys.stderr.isatty():

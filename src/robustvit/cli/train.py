@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ import tyro
 
 from robustvit.cli.console import going_on, note, print_json, working
 from robustvit.runtime.progress import EveryMinute
+from robustvit.runtime.ranks import is_first_process
 
 if TYPE_CHECKING:
     from robustvit.training.result import TrainingResult
@@ -56,9 +56,8 @@ def train(
             config = load_config(recipe, set, twin=twin)
     with going_on(f"`robustvit train --resume --output {output}` goes on"), _progress() as report:
         result = run_training(config, output, resume=resume, report=report)
-    if int(os.environ.get("RANK", "0")):
-        if not result.is_finished:
-            raise KeyboardInterrupt
+    if not is_first_process():
+        result.check_finished()
         return
     for remark in result.notes:
         note(remark)
@@ -66,9 +65,8 @@ def train(
         print_json({**result.__dict__, "finished": result.is_finished})
     else:
         _print(result)
-    if not result.is_finished:
-        with going_on(f"`robustvit train --resume --output {output}` goes on after update {result.updates_done}"):
-            raise KeyboardInterrupt
+    with going_on(f"`robustvit train --resume --output {output}` goes on after update {result.updates_done}"):
+        result.check_finished()
 
 
 def _print(result: TrainingResult) -> None:
@@ -92,7 +90,7 @@ def _progress() -> Iterator[Callable[[Progress], None] | None]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    if int(os.environ.get("RANK", "0")):
+    if not is_first_process():
         yield None
         return
     if not sys.stderr.isatty():

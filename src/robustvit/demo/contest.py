@@ -71,8 +71,7 @@ def demonstrate(
     """
     networks: dict[str, Any] = {}
     for name, config in (contestants or CONTESTANTS).items():
-        if not train(config, output / name, resume=True, report=_told(name, training)).is_finished:
-            raise KeyboardInterrupt  # which training notes, and saves what it has
+        train(config, output / name, resume=True, report=_told(name, training)).check_finished()
         check_interrupted()  # during the last update
         networks[name] = create_model(f"local-dir:{output / name / 'weights'}", pretrained=True).eval()
     results = evaluate(

@@ -34,8 +34,7 @@ def ship(runs: Path) -> list[Path]:
 
     Trains the labeler beside them first, unless it is there.
     """
-    if not train(LABELER, runs / LABELER.model.name, resume=True).is_finished:
-        raise KeyboardInterrupt  # which training notes, and saves what it has
+    train(LABELER, runs / LABELER.model.name, resume=True).check_finished()
     files = []
     for name in SHIPPED:
         weights = read_weights(runs / name / "weights" / "model.safetensors")

@@ -28,6 +28,7 @@ from robustvit.runtime.files import discard_unfinished
 
 __all__ = [
     "Interruption",
+    "StoppedInOrder",
     "WorkersEnd",
     "catching_signals",
     "check_interrupted",
@@ -48,6 +49,10 @@ LOOK_SECONDS = 1.0
 GRACE_SECONDS = 600.0
 """How long a process whose partners are gone may take to save what it has: on a busy machine, or to a slow disk."""
 Answer = Literal["leave", "raise", "note"]
+
+
+class StoppedInOrder(KeyboardInterrupt):
+    """Work stopped after a signal and kept what it had, but it is not finished, so nothing that needs its end may follow."""
 
 
 class Interruption:

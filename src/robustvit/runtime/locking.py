@@ -25,6 +25,7 @@ from typing import ParamSpec, TypeVar
 
 from robustvit.runtime.files import is_alive, remove_stale_files
 from robustvit.runtime.interruption import postponing_signals
+from robustvit.runtime.ranks import is_first_process
 
 try:
     import fcntl
@@ -91,7 +92,7 @@ def locked(folder: str | Path | None, share: tuple[int, int] | None = None) -> I
     Raises:
         FolderInUseError: another process has it; the message names it.
     """
-    if folder is None or (share is None and int(os.environ.get("RANK", "0"))):
+    if folder is None or (share is None and not is_first_process()):
         yield
         return
     place = Path(folder)

@@ -21,6 +21,7 @@ import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
 from robustvit.runtime.interruption import end_with_torchrun, stop_this_process
+from robustvit.runtime.ranks import process_count
 
 __all__ = ["Processes", "join_processes"]
 
@@ -56,7 +57,7 @@ def join_processes(backend: str = "gloo") -> Iterator[Processes]:
     Args:
         backend: of PyTorch's: "gloo" for tensors on the CPU, "nccl" for CUDA.
     """
-    world = int(os.environ.get("WORLD_SIZE", "1"))
+    world = process_count()
     if world == 1:
         yield Processes()
         return

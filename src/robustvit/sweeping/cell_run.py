@@ -116,8 +116,7 @@ def _trained_and_measured(
     def evaluating(what: str, done: int, total: int) -> None:
         told("evaluating", done, total, "")
 
-    if not train(config, place, resume=True, report=training).is_finished:
-        raise KeyboardInterrupt  # which training notes, and saves what it has
+    train(config, place, resume=True, report=training).check_finished()
     check_interrupted()  # during the last update
     processes.gather(None)  # the weights are written
     network: Any = create_model(f"local-dir:{place / 'weights'}", pretrained=True)

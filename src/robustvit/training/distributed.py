@@ -7,7 +7,6 @@ so the number of processes does not change what is computed.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 
 from robustvit.runtime.processes import Processes, join_processes
+from robustvit.runtime.ranks import local_rank
 
 __all__ = ["STATISTICS", "Workers", "choose_device", "join_workers"]
 
@@ -44,7 +44,7 @@ def choose_device(name: str) -> torch.device:
     if device.type == "cuda" and device.index is None:
         if not torch.cuda.is_available():
             raise ValueError("loop.device is 'cuda', but PyTorch finds no CUDA device here; use 'auto' or 'cpu'")
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        device = torch.device("cuda", local_rank() or 0)
         torch.cuda.set_device(device)
     return device
 

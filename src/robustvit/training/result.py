@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from robustvit.runtime.interruption import StoppedInOrder
+
 __all__ = ["TrainingResult"]
 
 
@@ -35,3 +37,12 @@ class TrainingResult:
     @property
     def is_finished(self) -> bool:
         return self.updates_done >= self.updates and not self.is_validation_due
+
+    def check_finished(self) -> None:
+        """For callers who go on with the trained network.
+
+        Raises:
+            StoppedInOrder: a signal ended the run early; another call with `resume` goes on.
+        """
+        if not self.is_finished:
+            raise StoppedInOrder

@@ -1,4 +1,4 @@
-"""The 19 corruptions by name, and `corrupt`, which applies one to pictures of any kind."""
+"""The 19 corruptions and those of plug-ins by name, and `corrupt`, which applies one to pictures of any kind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from robustvit.corruptions import blur, digital, noise, weather
 from robustvit.corruptions.parameters import FAMILIES, SIZES, SMALLEST, Family, family_of_size, parameters
 from robustvit.corruptions.pixels import Setting
 from robustvit.runtime.picture_files import to_rgb, upright
+from robustvit.runtime.plugins import Registry
 from robustvit.runtime.randomness import Draws, KeyedDraws, LegacyDraws
+from robustvit.runtime.spelling import nearest
 
 __all__ = ["CORRUPTIONS", "ChannelOrder", "Corruption", "corrupt", "corruption_names"]
 
@@ -34,8 +36,9 @@ class Corruption:
         name: as published.
         group: as in ImageNet-C; the extra ones in the group they extend.
         apply: (uint8 [B, 3, H, W], parameters, setting) -> uint8 [B, 3, H, W], in new memory.
-        common: one of the 15 that count in mCE; the other 4 were for validation.
+        common: one of the 15 that count in mCE; the other 4 were for validation. Without effect for a plug-in.
         random: whether the result depends on draws.
+        severities: parameters of severities 1 to 5, for all sizes; None takes the published tables of `parameters`.
     """
 
     name: str
@@ -43,9 +46,14 @@ class Corruption:
     apply: Callable[[Tensor, Any, Setting], Tensor]
     common: bool = True
     random: bool = True
+    severities: Sequence[Any] | None = None
+
+    def parameters(self, severity: int, family: Family) -> Any:
+        """What `apply` gets at a severity of 1 to 5."""
+        return parameters(self.name, severity, family) if self.severities is None else self.severities[severity - 1]
 
 
-CORRUPTIONS: dict[str, Corruption] = {
+PUBLISHED: dict[str, Corruption] = {
     corruption.name: corruption
     for corruption in (
         Corruption("gaussian_noise", "noise", noise.gaussian_noise),
@@ -71,12 +79,19 @@ CORRUPTIONS: dict[str, Corruption] = {
 }
 """In the canonical order: the 15 common ones, then the 4 extra ones."""
 
+CORRUPTIONS: Registry[Corruption] = Registry("robustvit.corruptions", PUBLISHED)
+"""The published ones, then those of plug-ins."""
+
 
 def corruption_names(group: str = "common15") -> tuple[str, ...]:
-    """The names in "common15", "extra4", "all19", or of the common ones in "noise", "blur", "weather" or "digital"."""
-    common = tuple(c.name for c in CORRUPTIONS.values() if c.common)
-    groups = {"common15": common, "extra4": tuple(n for n in CORRUPTIONS if n not in common), "all19": tuple(CORRUPTIONS)}
-    groups |= {g: tuple(n for n in common if CORRUPTIONS[n].group == g) for g in ("noise", "blur", "weather", "digital")}
+    """The names in "common15", "extra4", "all19", or of the common ones in "noise", "blur", "weather" or "digital".
+
+    These are the published sets, whatever is installed; "all" has the corruptions of plug-ins besides.
+    """
+    common = tuple(c.name for c in PUBLISHED.values() if c.common)
+    groups = {"common15": common, "extra4": tuple(n for n in PUBLISHED if n not in common), "all19": tuple(PUBLISHED)}
+    groups |= {g: tuple(n for n in common if PUBLISHED[n].group == g) for g in ("noise", "blur", "weather", "digital")}
+    groups["all"] = tuple(CORRUPTIONS)
     if group not in groups:
         raise ValueError(f"there is no group of corruptions {group!r}; choose one of {', '.join(groups)}")
     return groups[group]
@@ -135,11 +150,12 @@ def _apply(
     frost_folder: str | Path | None,
     legacy_rng: bool,
 ) -> Tensor:
-    values = parameters(name, severity, family)
+    corruption = CORRUPTIONS[name]
+    values = corruption.parameters(severity, family)
     folder = Path(frost_folder) if frost_folder is not None else None
 
     def run(pictures: Tensor, draws: Draws) -> Tensor:
-        return CORRUPTIONS[name].apply(pictures, values, Setting(family, draws, folder))
+        return corruption.apply(pictures, values, Setting(family, draws, folder))
 
     if not len(batch):
         return batch.clone()
@@ -162,8 +178,6 @@ def _checked_severity(severity: int) -> int:
 
 def _check(name: str, family: Family | None, channel_order: ChannelOrder) -> None:
     if name not in CORRUPTIONS:
-        from robustvit.runtime.spelling import nearest  # imports timm, which takes seconds
-
         raise ValueError(f"there is no corruption {name!r}{nearest(name, [*CORRUPTIONS])}")
     if family is not None and family not in FAMILIES:
         raise ValueError(f"family={family!r} is not known; choose one of {', '.join(FAMILIES)}, or None to go by size")

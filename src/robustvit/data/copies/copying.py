@@ -10,6 +10,7 @@ from typing import Literal
 
 from robustvit.corruptions.registry import CORRUPTIONS, ChannelOrder, corruption_names
 from robustvit.data.samples import PICTURE_SUFFIXES
+from robustvit.runtime.spelling import nearest
 
 __all__ = ["LAYOUTS", "Cell", "Copying", "Layout", "check_names", "copied_names", "pictures_below"]
 
@@ -75,8 +76,6 @@ def _members(name: str) -> tuple[str, ...]:
     try:
         return corruption_names(name)
     except ValueError as error:
-        from robustvit.runtime.spelling import nearest  # imports timm, which takes seconds
-
         raise ValueError(f"{error}, or a corruption by its name{nearest(name, CORRUPTIONS)}") from error
 
 

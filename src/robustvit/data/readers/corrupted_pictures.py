@@ -28,7 +28,7 @@ def corrupted_folders(root: Path) -> dict[Cell, Path]:
         return {}
     forms = ["{}/{}", "{}_{}"] if copy_settings(root) is not None else ["{}/{}"]
     found = {}
-    for name in corruption_names("all19"):
+    for name in corruption_names("all"):
         for severity in SEVERITIES:
             places = [root / group / form.format(name, severity) for group in _GROUPS for form in forms]
             if place := next((place for place in places if place.is_dir()), None):

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import robustvit
-from robustvit.models.exporting import ExportError, TokenOutputs, export_onnx, export_program
+from robustvit.models.exporting import ExportError, export_onnx, export_program
+from robustvit.models.heads.token_head import TokenOutputs
 from robustvit.runtime.files import write_whole
 
 

@@ -52,8 +52,9 @@ def export(
     """
     chosen = _check_arguments(output, file_format, num_classes, img_size, batch_size)
     with working(f"Building {model}"):
-        from robustvit.models.exporting import TokenOutputs, check_onnx_installed, export_onnx, export_program
+        from robustvit.models.exporting import check_onnx_installed, export_onnx, export_program
         from robustvit.models.fusing import fuse
+        from robustvit.models.heads.token_head import TokenOutputs
         from robustvit.models.loading import load_model
         from robustvit.runtime.files import check_writable
 

@@ -1,4 +1,4 @@
-"""What every network of ours does with its features: classify the image, and, with STL's token head, its tokens."""
+"""What every network of ours does with its features: classify the image, and offer maps to dense networks."""
 
 from __future__ import annotations
 
@@ -6,59 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from timm.layers import get_device_dtype, trunc_normal_
 from timm.models._features import feature_take_indices
 from torch import Tensor, nn
 
 from robustvit.layers.token_grid import Grid, map_to_tokens
-from robustvit.models.heads.token_head import fuse_token_logits
+from robustvit.models.heads.token_head import linear_head
 
-__all__ = ["Classifier", "PublishedWeightsLoader", "TokenLogits", "check_output_stride", "linear_head"]
-
-
-def linear_head(features: int, num_classes: int, like: nn.Module | None = None) -> nn.Module:
-    """A classifier with weights of std 0.02 and no bias to start with; the identity for 0 classes."""
-    if num_classes == 0:
-        return nn.Identity()
-    head = nn.Linear(features, num_classes, **(get_device_dtype(like) if like is not None else {}))
-    trunc_normal_(head.weight, std=0.02)
-    nn.init.zeros_(head.bias)
-    return head
-
-
-class TokenLogits:
-    """STL's token head, for any timm-like network: mix in before the class that has `forward_features` and `forward_head`."""
-
-    token_head: nn.Module | None  # no value here: it would hide the submodule
-    token_fusion: bool = False
-
-    def _patch_tokens(self, features: Tensor) -> Tensor:
-        """What `forward_features` returns -> [B, N, C], normalised, without prefix tokens."""
-        raise TypeError(f"{type(self).__name__} does not say where its patch tokens are")
-
-    def add_token_head(self, fusion: bool = False) -> None:
-        """Adds a second classifier, shared by all patch tokens. `fusion`: see `forward`."""
-        self.token_head = linear_head(self.num_features, self.num_classes, self)  # type: ignore[attr-defined,arg-type]
-        self.token_fusion = fusion
-
-    def forward_tokens(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Class logits [B, K] and token logits [B, N, K]; tokens in row-major order."""
-        if self.token_head is None:
-            raise ValueError("this network has no token head; build it with create_model(..., token_head=True)")
-        features = self.forward_features(x)  # type: ignore[attr-defined]
-        token_logits = self.token_head(self._patch_tokens(features))
-        return self.forward_head(features), token_logits  # type: ignore[attr-defined]
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Class logits [B, K]; with `token_fusion` set, STL's published fusion of class and token logits."""
-        if self.token_fusion:
-            return fuse_token_logits(*self.forward_tokens(x))
-        return super().forward(x)  # type: ignore[misc]
-
-    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        super().reset_classifier(num_classes, global_pool)  # type: ignore[misc]
-        if self.token_head is not None:
-            self.add_token_head(self.token_fusion)
+__all__ = ["Classifier", "PublishedWeightsLoader", "check_output_stride"]
 
 
 class PublishedWeightsLoader:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from robustvit.runtime.files import check_writable, write_whole
 
-__all__ = ["ExportError", "Exported", "TokenOutputs", "export_onnx", "export_program"]
+__all__ = ["ExportError", "Exported", "export_onnx", "export_program"]
 
 TOLERANCE = 1e-4
 """Largest absolute difference from the network that a file may have."""
@@ -52,18 +52,6 @@ class Exported:
     input_shape: tuple[int | str, ...]
     outputs: dict[str, tuple[int | str, ...]]
     max_difference: float
-
-
-class TokenOutputs(nn.Module):
-    """A network with a token head, as a module whose `forward` returns class logits [B, K] and token logits [B, N, K]."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-        self.train(network.training)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self.network.forward_tokens(x)  # type: ignore[operator]
 
 
 def export_onnx(

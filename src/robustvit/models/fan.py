@@ -31,7 +31,8 @@ from robustvit.layers.residual import DropPathRule, add_branch, drop_path, drop_
 from robustvit.layers.token_grid import Grid, map_to_tokens, tokens_to_map
 from robustvit.layers.token_pooling import TapBlocks, TapKind, build_token_pooling, pooled_blocks
 from robustvit.models.build import build_network, network_cfg, pretrained_cfgs
-from robustvit.models.classifier import Classifier, TokenLogits, check_output_stride, linear_head
+from robustvit.models.classifier import Classifier, check_output_stride
+from robustvit.models.heads.token_head import TokenLogits, halved, linear_head
 
 __all__ = ["FAN", "FANBlock"]
 
@@ -317,6 +318,9 @@ class FAN(TokenLogits, Classifier):
 
     def _patch_tokens(self, features: Tensor) -> Tensor:
         return features[:, 1:]
+
+    def token_grid(self, height: int, width: int) -> Grid:
+        return halved(self._grid_of((height, width)), times=0 if self.downsample is None else 1)
 
     def _levels(self, x: Tensor, norm: bool, last: int | None) -> tuple[dict[int, Tensor], Tensor | None]:
         stem = self.patch_embed

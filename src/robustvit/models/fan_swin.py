@@ -23,8 +23,8 @@ from robustvit.layers.residual import DropPathRule, add_branch, drop_path, drop_
 from robustvit.layers.token_grid import Grid
 from robustvit.layers.token_pooling import TapBlocks, TapKind
 from robustvit.models.build import build_network, network_cfg, pretrained_cfgs
-from robustvit.models.classifier import PublishedWeightsLoader, TokenLogits, check_output_stride
-from robustvit.models.timm_networks import add_token_pooling
+from robustvit.models.classifier import PublishedWeightsLoader, check_output_stride
+from robustvit.models.timm_networks import SwinTokens, add_token_pooling
 
 __all__ = ["FANSwin", "FANSwinBlock", "FusedWindowAttention"]
 
@@ -95,7 +95,7 @@ class FANSwinStage(SwinTransformerStage):
         return in_image_groups(self, super().forward, x, widest=widest)
 
 
-class FANSwin(TokenLogits, PublishedWeightsLoader, SwinTransformer):
+class FANSwin(SwinTokens, PublishedWeightsLoader, SwinTransformer):
     """Swin with channel attention in all stages but the last.
 
     Args:
@@ -195,9 +195,6 @@ class FANSwin(TokenLogits, PublishedWeightsLoader, SwinTransformer):
             if isinstance(module, nn.Linear):
                 trunc_normal_(module.weight, std=0.02)
                 nn.init.zeros_(module.bias)
-
-    def _patch_tokens(self, features: Tensor) -> Tensor:
-        return features.flatten(1, 2)  # B H W C -> B N C
 
 
 _SWIN = network_cfg(first_conv="patch_embed.proj", classifier="head.fc", crop_pct=0.9, fixed_input_size=True, pool_size=(7, 7))

@@ -25,7 +25,8 @@ from robustvit.layers.residual import DropPathRule, add_branch, drop_path, drop_
 from robustvit.layers.token_grid import Grid, map_to_tokens, tokens_to_map
 from robustvit.layers.token_pooling import TapBlocks, TapKind, build_token_pooling, pooled_blocks
 from robustvit.models.build import build_network, network_cfg, pretrained_cfgs
-from robustvit.models.classifier import Classifier, TokenLogits, check_output_stride
+from robustvit.models.classifier import Classifier, check_output_stride
+from robustvit.models.heads.token_head import TokenLogits, halved
 
 __all__ = ["RVT", "RVTBlock"]
 
@@ -275,6 +276,9 @@ class RVT(TokenLogits, Classifier):
 
     def _patch_tokens(self, features: Tensor) -> Tensor:
         return self.norm(map_to_tokens(features))
+
+    def token_grid(self, height: int, width: int) -> Grid:
+        return halved(self._grid_of((height, width)), times=len(self.downsamples))
 
     def _levels(self, x: Tensor, norm: bool, last: int | None) -> tuple[dict[int, Tensor], Tensor | None]:
         maps = self._run_blocks(x, last)

@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 from timm.models.deit import VisionTransformerDistilled
-from timm.models.swin_transformer import SwinTransformer, SwinTransformerBlock
+from timm.models.swin_transformer import PatchMerging, SwinTransformer, SwinTransformerBlock
 from timm.models.vision_transformer import ResPostBlock, VisionTransformer
 from torch import Tensor, nn
 
 from robustvit.layers.token_grid import Grid
 from robustvit.layers.token_pooling import TapBlocks, TapKind, build_token_pooling, pooled_blocks
-from robustvit.models.classifier import TokenLogits
+from robustvit.models.heads.token_head import TokenLogits, halved, has_token_head
 
 __all__ = ["add_token_head", "add_token_pooling"]
 
@@ -101,25 +101,36 @@ def add_token_pooling(model: nn.Module, tap: TapKind, tap_blocks: TapBlocks = "a
                 model.patch_embed.register_forward_hook(_note_grid)  # type: ignore[union-attr]
 
 
-class _ViTTokens(TokenLogits):
+class ViTTokens(TokenLogits):
+    """Where the tokens of timm's ViT are."""
+
     def _patch_tokens(self, features: Tensor) -> Tensor:
         return self.fc_norm(features[:, self.num_prefix_tokens :])  # type: ignore[attr-defined]
 
+    def token_grid(self, height: int, width: int) -> Grid:
+        return self.patch_embed.dynamic_feat_size((height, width))  # type: ignore[attr-defined]
 
-class _SwinTokens(TokenLogits):
+
+class SwinTokens(TokenLogits):
+    """Where the tokens of the last stage of timm's Swin are."""
+
     def _patch_tokens(self, features: Tensor) -> Tensor:
         return features.flatten(1, 2)  # B H W C -> B N C
 
+    def token_grid(self, height: int, width: int) -> Grid:
+        merges = sum(isinstance(stage.downsample, PatchMerging) for stage in self.layers)  # type: ignore[attr-defined]
+        return halved(self.patch_embed.dynamic_feat_size((height, width)), merges)  # type: ignore[attr-defined]
 
-class VisionTransformerWithTokens(_ViTTokens, VisionTransformer):
+
+class VisionTransformerWithTokens(ViTTokens, VisionTransformer):
     """timm's ViT and DeiT with a token head."""
 
 
-class VisionTransformerDistilledWithTokens(_ViTTokens, VisionTransformerDistilled):
+class VisionTransformerDistilledWithTokens(ViTTokens, VisionTransformerDistilled):
     """timm's DeiT with a distillation token and a token head."""
 
 
-class SwinTransformerWithTokens(_SwinTokens, SwinTransformer):
+class SwinTransformerWithTokens(SwinTokens, SwinTransformer):
     """timm's Swin with a token head."""
 
 
@@ -132,10 +143,12 @@ _WITH_TOKENS: dict[type, type] = {
 
 def add_token_head(model: nn.Module, fusion: bool = False) -> None:
     """Gives a timm ViT, DeiT or Swin STL's token head, in place: `forward_tokens`, and `token_fusion` for `forward`."""
-    if isinstance(model, TokenLogits) and model.token_head is not None:  # which it is built with
-        model.token_fusion = fusion
+    if has_token_head(model):  # which it is built with
+        model.token_fusion = fusion  # type: ignore[assignment]
         return
     if type(model) not in _WITH_TOKENS:
         raise TypeError(f"a token head works on FAN, RVT and timm's ViT, DeiT and Swin, not on {type(model).__name__}")
+    # A module around it would put a prefix before every name of its state dict, and timm's builders take no other class. So
+    # its class changes, as under PyTorch's own `fully_shard` and `parametrize`; unlike theirs, these classes can be pickled.
     model.__class__ = _WITH_TOKENS[type(model)]
     model.add_token_head(fusion)  # type: ignore[operator]

@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from robustvit.runtime.colours import SERIES
+
 __all__ = [
     "COLOURS",
     "Plate",
@@ -29,7 +31,7 @@ __all__ = [
     "show_map",
 ]
 
-COLOURS = ("#0072b2", "#c2570c", "#00876c", "#a4508b", "#8a6d00", "#3a86c8", "#6b4fa3")
+COLOURS = SERIES
 PANEL = 1.75  # inches
 WIDEST = 10.5  # inches; a page shows ten, and would shrink the letters of what is much wider
 DOTS = 150  # of an inch in a PNG

@@ -9,6 +9,7 @@ from itertools import pairwise
 from markupsafe import Markup
 
 from robustvit.report.numbers import is_number, percent
+from robustvit.runtime.colours import SERIES
 
 __all__ = ["PLAIN", "Bar", "Series", "bars", "curves", "gauge", "heat_colours", "key", "nice_top"]
 
@@ -26,7 +27,7 @@ MARKERS = (
     "M0 4.8L4.6 -3.6H-4.6z",
 )
 DASHES = ("", "7 3", "2 3")
-COLOURS = 7
+COLOURS = len(SERIES)
 PLAIN = -1
 """Series in grey: what others are compared with."""
 # Rust to pale to blue: also distinct for the colour-blind, and by lightness where everything is close.

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from robustvit.runtime.colours import DARK_INK, DARK_PAPER, DARK_SERIES, SERIES
+
 __all__ = ["darken"]
 
-PAPER, INK = "#1c2026", "#eceae5"
-"""As in style.css: the card and the letters of a dark page."""
-SERIES = {
-    "#0072b2": "#56a8e0",
-    "#c2570c": "#f08c48",
-    "#00876c": "#3fbf9b",
-    "#a4508b": "#d98bc1",
-    "#8a6d00": "#d8b53c",
-    "#3a86c8": "#9cc9f0",
-    "#6b4fa3": "#ab93e0",
-}
-"""Colours of networks on light paper -> on dark paper, as in style.css."""
+_DARK = dict(zip(SERIES, DARK_SERIES, strict=True))
 
 
 def darken(figure: Any) -> None:
@@ -51,10 +42,10 @@ def _dark(colour: Any) -> Any:
         return colour
     red, green, blue, alpha = to_rgba(colour)
     if min(red, green, blue) > 0.97:
-        return _with_alpha(PAPER, alpha)
+        return _with_alpha(DARK_PAPER, alpha)
     if max(red, green, blue) < 0.15:
-        return _with_alpha(INK, alpha)
-    return _with_alpha(SERIES.get(to_hex(colour), (red, green, blue)), alpha)
+        return _with_alpha(DARK_INK, alpha)
+    return _with_alpha(_DARK.get(to_hex(colour), (red, green, blue)), alpha)
 
 
 def _with_alpha(colour: str | tuple[float, float, float], alpha: float) -> tuple[float, ...]:

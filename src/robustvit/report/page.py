@@ -18,6 +18,7 @@ from robustvit.report.attacks import AttackSection, attack_section
 from robustvit.report.classes import ClassTable, class_tables
 from robustvit.report.grids import Grid, grids_of, other_cells, sequence_cells
 from robustvit.report.headline import headline
+from robustvit.runtime import colours
 from robustvit.runtime.files import write_whole
 
 __all__ = ["Chapter", "page_environment", "render_page", "write_page"]
@@ -118,6 +119,7 @@ def page_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals["colours"] = colours
     environment.filters |= {
         "percent": numbers.percent,
         "interval": numbers.interval,

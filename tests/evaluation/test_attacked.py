@@ -22,10 +22,10 @@ from robustvit.data.layouts import open_samples
 from robustvit.data.protocols import Protocol
 from robustvit.data.scenes.dataset import Scenes
 from robustvit.evaluation.attack_examples import _chosen
-from robustvit.evaluation.classes import Matching
 from robustvit.evaluation.classification import Outcome, Task
 from robustvit.evaluation.conditions import CLEAN, Damage
 from robustvit.evaluation.evaluate import UnfinishedRunError
+from robustvit.tasks.class_matching import Matching
 
 QUICK: dict[str, dict[str, Any]] = {"patch-fool": {"iterations": 2}, "patches-adversarial": {"fit_steps": 2}}
 ALL = ("fgsm", "pgd", "patch-fool", "patches-random", "patches-adversarial")

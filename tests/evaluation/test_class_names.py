@@ -15,10 +15,10 @@ from torch import nn
 import robustvit as rv
 from robustvit.cli.measured import tell_notes
 from robustvit.data.samples import ArraySamples
-from robustvit.evaluation.classes import ClassMismatchError, match_classes, read_class_map
-from robustvit.evaluation.imagenet_names import imagenet_label, look_up
 from robustvit.metrics.imagenet_classes import IMAGENET_WNIDS
 from robustvit.report.page import render_page
+from robustvit.tasks.class_matching import ClassMismatchError, match_classes, read_class_map
+from robustvit.tasks.imagenet_names import imagenet_label, look_up
 
 
 class ByColour(nn.Module):

@@ -20,8 +20,8 @@ import robustvit as rv
 from robustvit.data.layouts import LayoutError
 from robustvit.data.scenes.dataset import Scenes
 from robustvit.evaluation import classification
-from robustvit.evaluation.classes import ClassMismatchError
 from robustvit.evaluation.evaluate import FinishedRunError, UnfinishedRunError
+from robustvit.tasks.class_matching import ClassMismatchError
 
 
 @pytest.fixture(scope="module")

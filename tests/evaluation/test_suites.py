@@ -16,8 +16,8 @@ import robustvit as rv
 from robustvit.corruptions.sequences import SEQUENCES
 from robustvit.data.layouts import LayoutError
 from robustvit.data.scenes.dataset import Scenes
-from robustvit.evaluation.classes import ClassMismatchError
 from robustvit.metrics.class_subset import imagenet_subset
+from robustvit.tasks.class_matching import ClassMismatchError
 
 RIGHT = {f"c{k}": k for k in range(10)}
 HALF = {**RIGHT, **{f"c{k}": 9 for k in range(5)}}

@@ -11,7 +11,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robustvit.methods.base import Mix
 from robustvit.methods.token_labels import (
     draw_exponential,
     mix_labels,
@@ -21,6 +20,7 @@ from robustvit.methods.token_labels import (
     token_loss,
     token_targets,
 )
+from robustvit.tasks.base import Mix
 
 CASE = json.loads((Path(__file__).parents[1] / "reference" / "stl_loss.json").read_text())
 INPUTS = {name: torch.tensor(value) for name, value in CASE["inputs"].items()}

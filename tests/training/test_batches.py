@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from picture_folders import fill, picture, spoil
 
-from robustvit.methods.base import Mix
 from robustvit.runtime.randomness import keyed_seed
+from robustvit.tasks.base import Mix
 from robustvit.training.augment.mixing import draw_mix
 from robustvit.training.batches import TrainingData
 from robustvit.training.config import AugmentConfig, DataConfig

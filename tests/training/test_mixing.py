@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from timm.data.mixup import Mixup
 
-from robustvit.methods.base import Mix
+from robustvit.tasks.base import Mix
 from robustvit.training.augment.mixing import apply_mix, draw_mix, is_mixing, mixed_targets
 from robustvit.training.config import AugmentConfig
 from robustvit.training.sampling import shard_offsets

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -23,10 +23,9 @@ from robustvit.analysis.result import Analysis
 from robustvit.analysis.studies import STUDIES
 from robustvit.analysis.subject import Subject, make_subject
 from robustvit.corruptions.parameters import SMALLEST
-from robustvit.data.protocols import normalisation_of
+from robustvit.data.normalisation import Normalisation
 from robustvit.data.sample_digest import add_samples
 from robustvit.evaluation.network_outputs import outputs_part
-from robustvit.evaluation.stored_work import StoredWork
 from robustvit.evaluation.unfinished import begin_work, check_owner, end_work, stored_json, title_of
 from robustvit.recording.block_outputs import blocks_of
 from robustvit.runtime.damage import set_aside
@@ -36,6 +35,7 @@ from robustvit.runtime.locking import locking_output
 from robustvit.runtime.memory import fits_memory
 from robustvit.runtime.processes import Processes
 from robustvit.runtime.spelling import nearest
+from robustvit.runtime.stored_work import StoredWork
 
 __all__ = ["SHARED", "Analysis", "analyze", "supported"]
 
@@ -309,7 +309,7 @@ def _fingerprint(plan: _Plan) -> str:
     if plan.options.corruption_model is not None:
         how.add(chosen_patches(plan.options).describe())  # with its weights
     for name, subject in plan.subjects.items():
-        networks.add(name, normalisation_of(subject.network))
+        networks.add(name, astuple(Normalisation.of(subject.network)))
         networks.add_network(subject.network)
         how.add(subject.protocol, subject.targets)
         add_samples(pictures, subject.pictures)

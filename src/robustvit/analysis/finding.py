@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from robustvit.evaluation.stored_work import Part
+from robustvit.runtime.stored_work import Part
 
 __all__ = ["Finding"]
 

@@ -19,17 +19,18 @@ from robustvit.attacks.patches import PatchSettings
 from robustvit.attacks.pixel_network import PixelNetwork
 from robustvit.corruptions.patches import occlude_patches
 from robustvit.data.layouts import SCENES, LayoutError, open_samples
-from robustvit.data.protocols import Protocol, normalisation_of, protocol_of
+from robustvit.data.normalisation import Normalisation
+from robustvit.data.protocols import Protocol, protocol_of
 from robustvit.data.readers.loose_pictures import NO_LABEL, loose_pictures
 from robustvit.data.sample_digest import add_samples
 from robustvit.data.samples import PICTURE_SUFFIXES, Sample, SampleSet, SomeSamples, UnreadablePictureError
-from robustvit.evaluation.classes import ClassMismatchError, label_names_of, match_classes
 from robustvit.evaluation.conditions import Condition, Damage
 from robustvit.recording.block_outputs import check_blocks
 from robustvit.recording.tape import NothingRecordedError, has_attention
 from robustvit.runtime.evaluation_mode import evaluation_mode
 from robustvit.runtime.fingerprint import Digest
 from robustvit.runtime.interruption import check_interrupted
+from robustvit.tasks.class_matching import ClassMismatchError, label_names_of, match_classes
 
 __all__ = ["Batch", "Subject", "make_subject", "pictures_at"]
 
@@ -192,9 +193,9 @@ class Subject:
         """uint8: the pictures under the corruption of the options."""
         options = self.options
         if options.corruption == "patches":
-            mean, std = normalisation_of(self.network)
+            own = Normalisation.of(self.network)
             how: dict[str, Any] = dict(share=options.rho, patch=self.patch_side, seed=options.seed, sample_ids=batch.ids)
-            return occlude_patches(batch.pixels, mean=mean, std=std, **how)  # type: ignore[arg-type]
+            return occlude_patches(batch.pixels, mean=own.mean, std=own.std, **how)  # type: ignore[arg-type]
         return Damage(options.seed).apply(batch.pixels, batch.ids, Condition(options.corruption, options.severity))
 
     def normalised(self, pixels: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from robustvit.data.protocols import normalisation_of
+from robustvit.data.normalisation import Normalisation
 from robustvit.models.class_logits import class_logits
 from robustvit.runtime.memory import is_out_of_memory
 
@@ -32,13 +32,13 @@ class PixelNetwork(nn.Module):
         columns: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
-        own_mean, own_std = normalisation_of(network)
+        own = Normalisation.of(network)
         self.network = network
-        self.mean, self.std = tuple(mean or own_mean), tuple(std or own_std)
+        self.mean, self.std = tuple(mean or own.mean), tuple(std or own.std)
         self.columns = None if columns is None else list(columns)
 
     def normalise(self, pixels: Tensor) -> Tensor:
-        return (pixels - channels(self.mean, pixels)) / channels(self.std, pixels)
+        return Normalisation(self.mean, self.std)(pixels)
 
     def forward(self, pixels: Tensor) -> Tensor:
         x = self.normalise(pixels)

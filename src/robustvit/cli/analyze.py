@@ -64,7 +64,7 @@ def analyze(
     check_used(options, what)
     networks = load_networks(models or SHIPPED, untrained, {"img_size": img_size} if img_size else {}, device, name)
     from robustvit.analysis.analyze import analyze as run_analysis
-    from robustvit.evaluation.classes import read_class_map
+    from robustvit.tasks.class_matching import read_class_map
 
     mapping = read_class_map(class_map) if class_map is not None else None
     advice = f"what is done is kept in {output}, and the same command with --resume goes on from there"

@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-__all__ = ["PROTOCOLS", "Protocol", "normalisation_of", "protocol_of"]
+__all__ = ["PROTOCOLS", "Protocol", "protocol_of"]
 
 _FILTERS = {
     "nearest": Image.Resampling.NEAREST,
@@ -113,19 +113,6 @@ def _input_size(cfg: Any, network: str) -> tuple[int, int]:
     if not isinstance(size, list | tuple) or len(size) != 3 or not all(isinstance(n, int) and 0 < n < 2**15 for n in size):
         raise ValueError(f"{network} says input_size={size!r} in its pretrained_cfg; expected channels, height and width")
     return size[1], size[2]
-
-
-def normalisation_of(model: nn.Module) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """(mean, std) of the network's input, for values in 0 .. 1."""
-    from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
-
-    cfg = getattr(model, "pretrained_cfg", None) or {}
-    found = [cfg.get("mean") or IMAGENET_DEFAULT_MEAN, cfg.get("std") or IMAGENET_DEFAULT_STD]
-    for name, values in zip(("mean", "std"), found, strict=True):
-        if not _are_numbers(values, 3) or (name == "std" and min(values) <= 0):
-            expected = "three finite numbers" + (" above 0" if name == "std" else "")
-            raise ValueError(f"{type(model).__name__} says {name}={values!r} in its pretrained_cfg; expected {expected}")
-    return tuple(found[0]), tuple(found[1])
 
 
 def _are_numbers(values: Any, count: int) -> bool:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from robustvit.corruptions.registry import corrupt
-from robustvit.data.protocols import normalisation_of
+from robustvit.data.normalisation import Normalisation
 from robustvit.data.scenes.dataset import Hints, Scenes
 from robustvit.recording.tape import Tape, record
 from robustvit.report.attention_maps import AttentionRow, attention_figure
@@ -52,9 +52,8 @@ def attention_chapter(networks: Mapping[str, nn.Module]) -> Chapter:
 
 
 def _row(name: str, network: nn.Module, pictures: Tensor) -> AttentionRow:
-    mean, std = (torch.tensor(values)[:, None, None] for values in normalisation_of(network))
     with torch.no_grad(), record(network) as tape:
-        network((pictures.float() / 255 - mean) / std)
+        network(Normalisation.of(network)(pictures))
     p = tape.prefix_tokens
     whole = tape.attention[-1].mean(1)[:, p:, p:].flatten(1)  # B N*N
     cosine = torch.nn.functional.cosine_similarity(whole[1:], whole[:1], dim=1).mean()

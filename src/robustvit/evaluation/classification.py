@@ -22,13 +22,13 @@ from robustvit.attacks.pixel_network import PixelNetwork
 from robustvit.data.protocols import Protocol
 from robustvit.data.samples import Sample, SampleSet, UnreadablePictureError
 from robustvit.evaluation.attacking import CHANGES, Attacker, size_of_change
-from robustvit.evaluation.classes import ClassMismatchError, Matching
 from robustvit.evaluation.conditions import Condition, Damage
-from robustvit.evaluation.stored_work import Part, StoredWork
 from robustvit.models.class_logits import class_logits
 from robustvit.runtime.interruption import check_interrupted
 from robustvit.runtime.memory import fits_memory
 from robustvit.runtime.prefetch import Prefetch
+from robustvit.runtime.stored_work import Part, StoredWork
+from robustvit.tasks.class_matching import ClassMismatchError, Matching
 
 __all__ = ["NO_ANSWER", "Outcome", "Task", "classify", "logits_of", "predict"]
 

@@ -18,7 +18,6 @@ from robustvit.attacks.attack import Attack
 from robustvit.corruptions.parameters import SEVERITIES
 from robustvit.corruptions.registry import ChannelOrder
 from robustvit.evaluation.attacking import as_attacks
-from robustvit.evaluation.classes import ClassMismatchError, read_class_map, write_template
 from robustvit.evaluation.conditions import Damage
 from robustvit.evaluation.differences import differences_of
 from robustvit.evaluation.finished_parts import with_all_parts
@@ -26,7 +25,6 @@ from robustvit.evaluation.notes import Note, few_pictures_note
 from robustvit.evaluation.plan import Job, Settings, plan
 from robustvit.evaluation.results import ModelResults, Results
 from robustvit.evaluation.runs import NetworkRun, Report, run_network
-from robustvit.evaluation.stored_work import StoredWork
 from robustvit.evaluation.unfinished import (
     FinishedRunError,
     UnfinishedRunError,
@@ -39,6 +37,8 @@ from robustvit.evaluation.unfinished import (
 from robustvit.runtime.locking import locking_output
 from robustvit.runtime.processes import Processes, join_processes
 from robustvit.runtime.progress import progress_bar
+from robustvit.runtime.stored_work import StoredWork
+from robustvit.tasks.class_matching import ClassMismatchError, read_class_map, write_template
 
 __all__ = ["FinishedRunError", "Report", "UnfinishedRunError", "evaluate"]
 

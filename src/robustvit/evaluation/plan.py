@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,18 +17,19 @@ from robustvit.corruptions.frost_textures import frost_textures
 from robustvit.corruptions.parameters import SEVERITIES, SMALLEST
 from robustvit.corruptions.registry import CORRUPTIONS
 from robustvit.data.layouts import LayoutError, cifar_c_pictures, imagenet_c_pictures, open_samples, suite_folder
-from robustvit.data.protocols import Protocol, normalisation_of, protocol_of
+from robustvit.data.normalisation import Normalisation
+from robustvit.data.protocols import Protocol, protocol_of
 from robustvit.data.readers.corrupted_pictures import copy_settings, corrupted_folders
 from robustvit.data.readers.films import FilmSet, MadeFilms, StoredFilms
 from robustvit.data.samples import DatasetSamples, SampleSet, SomeSamples, UnreadablePictureError
 from robustvit.evaluation.attacking import ATTACK_SUITE
-from robustvit.evaluation.classes import Matching, label_names_of, match_classes
 from robustvit.evaluation.classification import Task
 from robustvit.evaluation.conditions import CLEAN, GROUPS, Condition, Damage, conditions_of, names_in, patch_side
 from robustvit.evaluation.sequences import FILM_SIZES, film_kinds
 from robustvit.models.class_logits import class_logits
 from robustvit.runtime.memory import fits_memory, is_out_of_memory
 from robustvit.runtime.spelling import nearest
+from robustvit.tasks.class_matching import Matching, label_names_of, match_classes
 
 __all__ = ["SUITES", "Job", "Settings", "check_suites", "plan"]
 
@@ -221,7 +222,7 @@ def _task(
     outputs = _outputs(model, protocol.size) if outputs is None else outputs
     how: Any = dict(class_map=settings.class_map, subset=subset, label_names=label_names_of(model))
     matching = match_classes(pictures.classes, outputs, **how)
-    mean, std = normalisation_of(model)
+    mean, std = astuple(Normalisation.of(model))
     patch = patch_side(protocol.size) if Condition("patches") in conditions else settings.damage.patch
     damage = replace(settings.damage, jpeg=jpeg, patch=patch, mean=mean, std=std)
     return Task(pictures, protocol, conditions, damage, matching, mean, std, settings.batch_size)
@@ -332,7 +333,7 @@ def _sequences(model: nn.Module, data: Any, suite: str, settings: Settings) -> J
     kinds = film_kinds(benchmark)
     root = suite_folder(data, suite) if isinstance(data, str | Path) else None
     if root is not None and StoredFilms.found(root):
-        mean, std = normalisation_of(model)
+        mean, std = astuple(Normalisation.of(model))
         no_pictures = SomeSamples(DatasetSamples((), str(root)), ())
         task = Task(no_pictures, protocol, (CLEAN,), settings.damage, Matching(0, ()), mean, std, settings.batch_size)
         return Job((suite,), "sequences", (task,), films=StoredFilms(root, kinds))

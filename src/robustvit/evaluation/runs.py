@@ -23,9 +23,9 @@ from robustvit.evaluation.predictions import Predictions, predictions_of
 from robustvit.evaluation.results import AttackExample, CellResult, Example, Measurement, ModelResults, Value
 from robustvit.evaluation.scores import Scores, score_outcome
 from robustvit.evaluation.sequences import FILM_SIZES, evaluate_sequences, score_sequences, sequence_cells
-from robustvit.evaluation.stored_work import StoredWork
 from robustvit.evaluation.summary import Summaries, cells_of, errors_of, summarise
 from robustvit.runtime.processes import Processes
+from robustvit.runtime.stored_work import StoredWork
 
 __all__ = ["Measured", "NetworkRun", "Report", "run_network"]
 

@@ -15,7 +15,6 @@ from robustvit.data.samples import UnreadablePictureError
 from robustvit.evaluation.classification import Task, logits_of
 from robustvit.evaluation.results import CellResult
 from robustvit.evaluation.scores import Scores
-from robustvit.evaluation.stored_work import Part, StoredWork
 from robustvit.metrics.alexnet import ALEXNET_FLIPS
 from robustvit.metrics.bootstrap import Statistic
 from robustvit.metrics.flips import flip_probability, sequence_rule
@@ -23,6 +22,7 @@ from robustvit.metrics.top5_distance import LARGEST_DISTANCE, sequence_top5_dist
 from robustvit.runtime.interruption import check_interrupted
 from robustvit.runtime.prefetch import Prefetch
 from robustvit.runtime.processes import Processes
+from robustvit.runtime.stored_work import Part, StoredWork
 
 __all__ = ["FILM_SIZES", "SequenceOutcome", "evaluate_sequences", "film_kinds", "score_sequences", "sequence_cells"]
 

@@ -17,11 +17,11 @@ from robustvit.data.sample_digest import add_samples
 from robustvit.evaluation.network_outputs import outputs_part
 from robustvit.evaluation.plan import Job, Settings
 from robustvit.evaluation.results import Results
-from robustvit.evaluation.stored_work import StoredWork
 from robustvit.runtime.damage import set_aside, warn_of_damage
 from robustvit.runtime.files import explained, remove_folder, write_whole
 from robustvit.runtime.fingerprint import VERSION, Digest, changed_parts, fingerprint, is_same
 from robustvit.runtime.processes import Processes
+from robustvit.runtime.stored_work import StoredWork
 
 __all__ = [
     "FinishedRunError",

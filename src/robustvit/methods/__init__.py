@@ -6,7 +6,8 @@ from robustvit.methods.chunked_diversification import chunked_attention_diversif
 from robustvit.methods.distillation import hard_distillation, soft_distillation
 from robustvit.methods.patch_augment import augment_patches
 from robustvit.methods.patch_corruption import cover_patches, keep_mask
-from robustvit.methods.token_labels import pooled_loss, soft_cross_entropy, token_loss, token_targets
+from robustvit.methods.token_labels import pooled_loss, token_loss, token_targets
+from robustvit.tasks.classification import soft_cross_entropy
 
 __all__ = [
     "alignment_loss",

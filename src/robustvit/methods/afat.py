@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from robustvit.methods.alignment import AlignmentVariant, alignment_loss
 from robustvit.methods.base import Method, MethodContext, Needs, Outputs, Step
 from robustvit.methods.patch_corruption import Noise, PatchScorer, cover_patches, draw_noise, keep_mask, random_scores
-from robustvit.methods.token_labels import soft_cross_entropy
 from robustvit.recording.token_grids import token_stride
 from robustvit.runtime.randomness import keyed_seed
+from robustvit.tasks.classification import soft_cross_entropy
 
 __all__ = ["Afat", "AfatConfig", "CorruptionObjective", "Selection"]
 

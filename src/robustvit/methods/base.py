@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from robustvit.recording.tape import Tape
 from robustvit.runtime.randomness import keyed_seed
+from robustvit.tasks.base import Mix
 
 __all__ = ["Method", "MethodConfig", "Mix", "Needs", "Outputs", "Step", "draw_uniform", "sample_generator"]
 
@@ -54,19 +55,6 @@ class Needs:
 
     def __or__(self, other: Needs) -> Needs:
         return Needs(**{name: getattr(self, name) or getattr(other, name) for name in self.__dataclass_fields__})
-
-
-@dataclass(frozen=True)
-class Mix:
-    """How a batch was mixed with itself reversed: picture i has the share `lam` of itself, the rest is picture B-1-i.
-
-    Attributes:
-        lam: share of the own picture, corrected to the area of the box.
-        box: (top, bottom, left, right) in pixels of the pasted box; None for mixup.
-    """
-
-    lam: float
-    box: tuple[int, int, int, int] | None = None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from robustvit.methods.base import Method, MethodContext, Step, sample_generator
-from robustvit.methods.token_labels import soft_cross_entropy
+from robustvit.tasks.classification import soft_cross_entropy
 
 __all__ = ["PatchAugment", "PatchAugmentConfig", "augment_patches"]
 

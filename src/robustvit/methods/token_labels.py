@@ -13,7 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from robustvit.methods.base import Mix, draw_uniform
+from robustvit.methods.base import draw_uniform
+from robustvit.tasks.base import Mix
+from robustvit.tasks.classification import soft_cross_entropy
 
 __all__ = [
     "LabelKind",
@@ -21,18 +23,12 @@ __all__ = [
     "mix_labels",
     "pooled_loss",
     "resize_labels",
-    "soft_cross_entropy",
     "token_loss",
     "token_targets",
 ]
 
 LabelKind = Literal["gumbel", "argmax", "soft"]
 """A draw from the labeler's distribution, its best class, or the distribution itself."""
-
-
-def soft_cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
-    """The mean over rows of `-sum_k t_k log_softmax(x)_k`; logits and target [..., K], computed in float32."""
-    return -(target.float() * F.log_softmax(logits.float(), dim=-1)).sum(-1).mean()
 
 
 def pooled_loss(token_logits: Tensor, target: Tensor) -> Tensor:

@@ -364,10 +364,10 @@ register(
     )
 )
 
+ACCURACY = register(Measure("accuracy", "Accuracy", "Share of the images whose first answer is right (top-1)."))
 CELL_MEASURES = tuple(
     register(measure)
     for measure in (
-        Measure("accuracy", "Accuracy", "Share of the images whose first answer is right (top-1)."),
         Measure(
             "calibration_error",
             "Calibration error",

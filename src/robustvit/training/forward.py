@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from robustvit.methods.base import Method, Needs, Outputs, Step
-from robustvit.methods.token_labels import soft_cross_entropy
 from robustvit.recording.tape import Tape, record
+from robustvit.tasks.classification import soft_cross_entropy
 
 __all__ = ["Forward", "TrainedNetwork", "loss_terms", "needs_of", "token_grid"]
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from robustvit.methods.base import Mix
+from robustvit.data.normalisation import Normalisation
+from robustvit.tasks.base import Mix
 from robustvit.training.augment.erasing import erase
 from robustvit.training.augment.mixing import apply_mix, mixed_targets
 from robustvit.training.config import AugmentConfig
@@ -108,6 +109,4 @@ def prepare(
 
 def normalised(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
     """uint8 [B, 3, H, W] -> float32 (x / 255 - mean) / std."""
-    shift = torch.tensor(mean, device=images.device)[:, None, None] * 255
-    scale = torch.tensor(std, device=images.device)[:, None, None] * 255
-    return images.float().sub_(shift).div_(scale)
+    return Normalisation(tuple(mean), tuple(std))(images)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,8 @@ import torch
 from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 
-from robustvit.data.protocols import normalisation_of, protocol_of
+from robustvit.data.normalisation import Normalisation
+from robustvit.data.protocols import protocol_of
 from robustvit.methods.base import Method, MethodContext, Needs, Step
 from robustvit.runtime.randomness import keyed_seed
 from robustvit.training.augment.mixing import draw_mix
@@ -89,7 +90,7 @@ class Run:
         with torch.device("meta"):  # only to ask what it takes
             asked = build_network(replace(config.model, pretrained=False, checkpoint=""), 2, config.augment)
         self.protocol = protocol_of("model", asked)
-        self.mean, self.std = normalisation_of(asked)
+        self.mean, self.std = astuple(Normalisation.of(asked))
         data = TrainingData(config.data, config.augment, self.protocol.size, seed=self.seed, mean=self.mean)
         self.num_classes = config.model.num_classes or data.num_classes
         if data.num_classes > self.num_classes:

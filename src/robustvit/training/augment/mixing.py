@@ -10,8 +10,8 @@ import torch
 from timm.data.mixup import mixup_target
 from torch import Tensor
 
-from robustvit.methods.base import Mix
 from robustvit.runtime.randomness import keyed_seed
+from robustvit.tasks.base import Mix
 from robustvit.training.augment.keyed_timm import keyed_copy, reseed
 from robustvit.training.config import AugmentConfig
 

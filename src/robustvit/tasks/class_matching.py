@@ -10,9 +10,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
-from robustvit.evaluation.imagenet_names import Lookup, described, imagenet_label, look_up
 from robustvit.metrics.class_subset import imagenet_subset
 from robustvit.runtime.files import write_whole
+from robustvit.tasks.imagenet_names import Lookup, described, imagenet_label, look_up
 
 __all__ = ["ClassMismatchError", "Matching", "label_names_of", "match_classes", "read_class_map", "write_template"]
 

@@ -1,0 +1,245 @@
+"""What a task is: everything that training, evaluation and report must know about targets and predictions.
+
+Small: a new task is one file with one subclass of `Task`, registered in `tasks/registry` or by an entry point
+`robustvit.tasks`.
+
+In training, targets pass through these in order:
+
+    place(target, placement)        # for each sample, what was done to its image: crop, flip, resize
+    collate(targets)                # of a batch
+    mix(targets, mix, ...)          # on the device, where images were mixed
+    forward(network, images, targets) -> answer
+    loss(answer, targets)           # named terms
+
+and in an evaluation:
+
+    bind(network, samples, ...)     # a task that knows what this network answers and what these samples ask
+    predict(network, inputs)        # one prediction per sample
+    tally(prediction, target)       # what one sample contributes
+    score(tallies, counts)          # all numbers, for any choice of samples
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from PIL import Image
+from torch import Tensor, nn
+
+from robustvit.data.layouts import open_samples
+from robustvit.data.samples import Sample, SampleSet
+from robustvit.metrics.intervals import Interval
+from robustvit.metrics.measures import Measure, register
+from robustvit.tasks.tallies import Tallies, Tally
+
+__all__ = ["Answer", "Mix", "SummaryMeasures", "Task"]
+
+
+@dataclass(frozen=True)
+class Mix:
+    """How a batch was mixed with itself reversed: image i has the share `lam` of itself, the rest is image B-1-i.
+
+    Attributes:
+        lam: share of the own image, corrected to the area of the box.
+        box: (top, bottom, left, right) in pixels of the pasted box; None for mixup.
+    """
+
+    lam: float
+    box: tuple[int, int, int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A prediction in words, for the report.
+
+    Attributes:
+        text: what the network says.
+        confidence: in 0 .. 1; None where it gives none.
+        is_right: None where an answer is not just right or wrong.
+    """
+
+    text: str
+    confidence: float | None = None
+    is_right: bool | None = None
+
+
+@dataclass(frozen=True)
+class SummaryMeasures:
+    """What the primary measure of a task is called clean, and averaged over corruptions.
+
+    Attributes:
+        clean: without corruption.
+        mean: averaged over whatever corruptions and severities were measured.
+        mean_15, mean_19: over the 15 common, or all 19, corruptions at all severities.
+    """
+
+    clean: Measure
+    mean: Measure
+    mean_15: Measure
+    mean_19: Measure
+
+    @staticmethod
+    def of(primary: Measure) -> SummaryMeasures:
+        """Registered as clean_KEY, mean_KEY, mean_KEY_15 and mean_KEY_19."""
+
+        def made(key: str, label: str, meaning: str, family: Any, claim: str = "") -> Measure:
+            kind = dict(unit=primary.unit, higher_is_better=primary.higher_is_better, family=family, ranks=True, claim=claim)
+            return register(Measure(key, label, f"{primary.meaning} {meaning}", **kind))
+
+        key, label = primary.key, primary.label
+        claim = f"has a clean {label} of {{}}"
+        return SummaryMeasures(
+            clean=made(f"clean_{key}", f"Clean {label}", "Without any corruption.", "clean", claim),
+            mean_15=made(
+                f"mean_{key}_15", f"{label}, 15 common corruptions", "Mean over them and 5 severities.", "corruption"
+            ),
+            mean_19=made(f"mean_{key}_19", f"{label}, all 19 corruptions", "Mean over them and 5 severities.", "corruption"),
+            mean=made(f"mean_{key}", f"{label} under corruption", "Mean over what was measured.", "corruption"),
+        )
+
+
+class Task(ABC):
+    """One task. Instances know as much as they have to: see `bind`.
+
+    Attributes:
+        name: "classification", ...
+        primary: what retention, the best checkpoint and headlines are about.
+        summary: what the primary measure is called in summaries.
+    """
+
+    name: ClassVar[str]
+    primary: ClassVar[Measure]
+    summary: ClassVar[SummaryMeasures]
+
+    # data
+
+    def open(self, data: str | Path, **options: Any) -> SampleSet:
+        """The samples of a dataset that a user names; see `open_samples`."""
+        return open_samples(data, **options)
+
+    def outputs(self, samples: SampleSet) -> int:
+        """How many outputs a network for these samples has."""
+        return len(samples.classes)
+
+    # training
+
+    def place(self, target: Any, placement: Any) -> Any:
+        """The target of a sample whose image was cropped, flipped and resized by `placement`."""
+        return target
+
+    def collate(self, targets: Sequence[Any]) -> Any:
+        """The targets of a batch: tensors that `to(device)` takes."""
+        raise NotImplementedError(f"{self.name} cannot be trained")
+
+    def mix(self, targets: Any, mix: Mix | None, *, outputs: int, smoothing: float) -> Any:
+        """What the loss compares with, after the images were mixed.
+
+        Raises:
+            ValueError: this task has no mixed or smoothed targets.
+        """
+        if mix is not None or smoothing:
+            raise ValueError(
+                f"{self.name} takes neither mixed images nor smoothed targets; set mixup, cutmix and smoothing to 0"
+            )
+        return targets
+
+    def forward(self, network: nn.Module, images: Tensor, targets: Any) -> Any:
+        """What the network answers in training, from images [B, 3, H, W]."""
+        return network(images)
+
+    def loss(self, answer: Any, targets: Any) -> dict[str, Tensor]:
+        """Named terms, each a mean over the batch."""
+        raise NotImplementedError(f"{self.name} cannot be trained")
+
+    # evaluation
+
+    def bind(self, network: nn.Module, samples: SampleSet, size: tuple[int, int], **options: Any) -> Task:
+        """This task for one network and one dataset.
+
+        Args:
+            network: to be measured.
+            samples: to measure on.
+            size: (H, W) of the input.
+            options: of the task, from the settings of the evaluation; None where the user gave none.
+
+        Raises:
+            ValueError: they do not fit each other, or the task has no such option.
+        """
+        if given := [name for name, value in options.items() if value is not None]:
+            raise ValueError(f"{self.name} has no option {given[0]}; leave it out")
+        return self
+
+    def target(self, sample: Sample, samples: SampleSet) -> Any:
+        """What the right prediction for a sample is compared with."""
+        return sample.target()
+
+    @abstractmethod
+    def predict(self, network: nn.Module, inputs: Tensor) -> list[Any]:
+        """One prediction per sample, from normalised inputs [B, 3, H, W]; the network is in evaluation mode."""
+
+    @abstractmethod
+    def tally(self, prediction: Any, target: Any) -> Tally:
+        """What one sample contributes: sufficient statistics, the same names for every sample."""
+
+    @abstractmethod
+    def score(self, tallies: Tallies, counts: np.ndarray) -> dict[str, np.ndarray]:
+        """All numbers of the task that have intervals, the primary one among them.
+
+        Args:
+            tallies: of N samples.
+            counts: [R, N] how often each sample counts, for R choices of samples.
+
+        Returns:
+            Key of a measure -> [R].
+        """
+
+    def interval(self, key: str, tallies: Tallies) -> Interval | None:
+        """An interval of a number of `score` that is better than a bootstrap's, if there is one."""
+        return None
+
+    def extras(self, tallies: Tallies) -> dict[str, float]:
+        """Further numbers, without intervals: key of a measure -> value."""
+        return {}
+
+    def hardest(self, rows: Sequence[Tallies]) -> Tallies | None:
+        """For each sample the worst of its tallies in several rows; None where nothing can be said."""
+        return None
+
+    # report
+
+    def answer(self, prediction: Any, target: Any) -> Answer:
+        """The prediction in words."""
+        return Answer(str(prediction))
+
+    def target_text(self, target: Any) -> str:
+        """The target in words."""
+        return str(target)
+
+    def draw(self, image: Image.Image, prediction: Any, target: Any) -> Image.Image:
+        """The image with what was predicted drawn on it."""
+        return image
+
+    # what results say about it
+
+    def facts(self) -> tuple[Any, ...]:
+        """What predictions depend on besides network, samples and protocol, for the fingerprint of a run."""
+        return (self.name,)
+
+    def describe(self, samples: SampleSet) -> dict[str, Any]:
+        """What results say about the targets of these samples."""
+        return {}
+
+    def numbers(self, network: nn.Module, inputs: Tensor) -> Tensor:
+        """Some numbers [n] that the network computes for one input, by which a changed network is recognised."""
+        return _first_tensor(network(inputs)).flatten()
+
+
+def _first_tensor(answer: Any) -> Tensor:
+    while not isinstance(answer, Tensor):
+        answer = next(iter(answer.values() if isinstance(answer, Mapping) else answer))
+    return answer

@@ -1,0 +1,248 @@
+"""Classification: a target is the index of a class, a prediction is the class with the largest logit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from timm.data.mixup import mixup_target
+from torch import Tensor, nn
+
+from robustvit.data.samples import Sample, SampleSet
+from robustvit.metrics import measures
+from robustvit.metrics.calibration import calibration_error
+from robustvit.metrics.intervals import Interval
+from robustvit.metrics.wilson import wilson_interval
+from robustvit.models.class_logits import class_logits
+from robustvit.runtime.memory import fits_memory, is_out_of_memory
+from robustvit.tasks.base import Answer, Mix, SummaryMeasures, Task
+from robustvit.tasks.class_matching import ClassMismatchError, Matching, label_names_of, match_classes
+from robustvit.tasks.tallies import Tallies, Tally
+
+__all__ = ["NO_ANSWER", "ClassPrediction", "Classification", "soft_cross_entropy"]
+
+NO_ANSWER = -1
+"""Stands for the class where a network gives numbers that are not finite."""
+
+
+@dataclass(frozen=True)
+class ClassPrediction:
+    """The class of largest softmax, as a position among the outputs that compete, or NO_ANSWER; and that softmax."""
+
+    position: int
+    confidence: float
+
+
+def soft_cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
+    """The mean over rows of `-sum_k t_k log_softmax(x)_k`; logits and target [..., K], computed in float32."""
+    return -(target.float() * F.log_softmax(logits.float(), dim=-1)).sum(-1).mean()
+
+
+@dataclass(frozen=True)
+class Classification(Task):
+    """One class per image.
+
+    Attributes:
+        matching: which output belongs to which class of the dataset; None before `bind`.
+    """
+
+    name = "classification"
+    primary = measures.ACCURACY
+    summary = SummaryMeasures(
+        clean=measures.CLEAN_ACCURACY,
+        mean=measures.MEAN_ACCURACY,
+        mean_15=measures.MEAN_ACCURACY_15,
+        mean_19=measures.MEAN_ACCURACY_19,
+    )
+    matching: Matching | None = None
+
+    # training
+
+    def collate(self, targets: Sequence[int]) -> Tensor:
+        """int64 [B]."""
+        return torch.as_tensor(targets, dtype=torch.int64)
+
+    def mix(self, targets: Tensor, mix: Mix | None, *, outputs: int, smoothing: float) -> Tensor:
+        """y_i = lam * smooth(label_i) + (1 - lam) * smooth(label_{B-1-i}), with smooth: on = 1 - s + s/K, off = s/K.
+
+        Returns:
+            float32 [B, K].
+        """
+        return mixup_target(targets, outputs, 1.0 if mix is None else mix.lam, smoothing)
+
+    def loss(self, answer: Tensor, targets: Tensor) -> dict[str, Tensor]:
+        """The cross-entropy of logits [B, K] with targets [B, K]."""
+        return {"ce": soft_cross_entropy(answer, targets)}
+
+    # evaluation
+
+    @property
+    def bound(self) -> Matching:
+        """The matching of the classes."""
+        if self.matching is None:
+            raise RuntimeError("this task is not bound to a network and a dataset yet; call `bind`")
+        return self.matching
+
+    @property
+    def columns(self) -> tuple[int, ...] | None:
+        """Outputs of the network that compete; None for all."""
+        return self.bound.columns
+
+    @property
+    def competing(self) -> int:
+        """How many outputs compete."""
+        return len(self.columns) if self.columns is not None else self.bound.outputs
+
+    def bind(
+        self,
+        network: nn.Module,
+        samples: SampleSet,
+        size: tuple[int, int],
+        *,
+        class_map: Mapping[str, int] | None = None,
+        subset: Literal["a", "r"] | None = None,
+        outputs: int | None = None,
+        **options: Any,
+    ) -> Classification:
+        """See `Task.bind`.
+
+        Args:
+            network, samples, size: as there.
+            class_map: class name -> output, where they are not in the same order.
+            subset: "a" or "r": only the 200 classes of ImageNet-A or -R compete.
+            outputs: of the network, where they are known; otherwise it is asked with a black image.
+            options: none.
+
+        Raises:
+            ClassMismatchError: the classes are not those of the network.
+        """
+        super().bind(network, samples, size, **options)
+        outputs = count_outputs(network, size) if outputs is None else outputs
+        given: Any = dict(class_map=class_map, subset=subset, label_names=label_names_of(network))
+        return replace(self, matching=match_classes(samples.classes, outputs, **given))
+
+    def target(self, sample: Sample, samples: SampleSet) -> int:
+        """The position among the competing outputs that is right for this sample."""
+        label, targets = sample.target(), self.bound.targets
+        if not 0 <= label < len(targets):
+            raise ClassMismatchError(
+                f"image {sample.id} of {samples.name} has label {label}, but there are only outputs for labels 0 to "
+                f"{len(targets) - 1}; is this the network for these images?"
+            )
+        return targets[label]
+
+    def logits(self, network: nn.Module, inputs: Tensor) -> Tensor:
+        """[B, K] of the outputs that compete, in float32."""
+        logits = class_logits(network(inputs), network, len(inputs)).detach().float()  # a view of a parameter wants gradients
+        return logits if self.matching is None or self.columns is None else logits[:, list(self.columns)]
+
+    @torch.inference_mode()
+    def predict(self, network: nn.Module, inputs: Tensor) -> list[ClassPrediction]:
+        """The class of each image; NO_ANSWER, without confidence, where the logits are not finite."""
+        logits = self.logits(network, inputs)
+        confidences, positions = logits.softmax(-1).max(-1)
+        finite = logits.isfinite().all(-1)
+        confidences, positions = torch.where(finite, confidences, 0), torch.where(finite, positions, NO_ANSWER)
+        return [ClassPrediction(*pair) for pair in zip(positions.tolist(), confidences.tolist(), strict=True)]
+
+    def tally(self, prediction: ClassPrediction, target: int) -> Tally:
+        return {
+            "label": np.int64(target),
+            "prediction": np.int64(prediction.position),
+            "confidence": np.float32(prediction.confidence),
+        }
+
+    def score(self, tallies: Tallies, counts: np.ndarray) -> dict[str, np.ndarray]:
+        """The share of right answers."""
+        return {self.primary.key: counts @ correct(tallies).astype(np.float64) / counts.sum(-1)}
+
+    def interval(self, key: str, tallies: Tallies) -> Interval | None:
+        """Wilson's, which is made for a share."""
+        right = int(correct(tallies).sum())
+        return wilson_interval(right, len(tallies)) if key == self.primary.key and len(tallies) else None
+
+    def extras(self, tallies: Tallies) -> dict[str, float]:
+        """The calibration error, and how many images got no answer."""
+        gap = calibration_error(tallies["confidence"].clip(0, 1), correct(tallies))
+        return {"calibration_error": gap, "no_answer": float((tallies["prediction"] == NO_ANSWER).sum())}
+
+    def hardest(self, rows: Sequence[Tallies]) -> Tallies:
+        """For each image a wrong answer, where there is one."""
+        wrong = np.stack([~correct(row) for row in rows]).argmax(0)  # the first wrong row, or row 0 where all are right
+        places = (wrong, np.arange(len(rows[0])))
+        return Tallies(len(rows[0]), {name: np.stack([row[name] for row in rows])[places] for name in rows[0].arrays})
+
+    # report
+
+    def class_name(self, position: int) -> str:
+        """What an answer (a position among the competing outputs) is called; the number of the output where nobody knows."""
+        if position == NO_ANSWER:
+            return "no answer"
+        output = position if self.columns is None else self.columns[position]
+        return self.bound.names.get(position) or f"output {output}"
+
+    def answer(self, prediction: ClassPrediction, target: int) -> Answer:
+        is_right = prediction.position == target
+        return Answer(self.class_name(prediction.position), prediction.confidence, is_right)
+
+    def target_text(self, target: int) -> str:
+        return self.class_name(target)
+
+    def facts(self) -> tuple[Any, ...]:
+        return (self.bound.targets, self.columns)
+
+    def describe(self, samples: SampleSet) -> dict[str, Any]:
+        """How many classes, and how they were matched with the outputs."""
+        by_order = self.bound.by == "order"
+        whole = getattr(samples, "pictures", samples)
+        order = getattr(whole, "order_note", None) if by_order else None
+        return {
+            "classes": len(samples.classes) or len(self.bound.targets),
+            **({"class_order": order} if order else {}),
+            **({"classes_matched_by": self.bound.by} if samples.classes else {}),
+        }
+
+    def numbers(self, network: nn.Module, inputs: Tensor) -> Tensor:
+        return class_logits(network(inputs), network, len(inputs))[0]
+
+
+def correct(tallies: Tallies) -> np.ndarray:
+    """bool [N]: whether the answers are right."""
+    return tallies["prediction"] == tallies["label"]
+
+
+def count_outputs(network: Any, size: tuple[int, int]) -> int:
+    """How many classes the network knows: it is asked with a black image, and has to agree with its `num_classes`."""
+    declared = getattr(network, "num_classes", None)
+    parameter = next(network.parameters(), torch.zeros(()))
+    if parameter.is_meta:  # a network that is only planned with
+        return int(declared or 0)
+    with fits_memory(1, size), torch.inference_mode():
+        output = _answer_to_black(network, torch.zeros(1, 3, *size, device=parameter.device, dtype=parameter.dtype))
+    count = class_logits(output, network, 1).shape[1]
+    if isinstance(declared, int) and declared != count:
+        raise ValueError(
+            f"{type(network).__name__} says that it has {declared} classes (num_classes), but returns {count} numbers for an "
+            "image; is it a classifier, and are these its weights?"
+        )
+    return count
+
+
+def _answer_to_black(network: nn.Module, image: Tensor) -> Any:
+    was_training = network.training
+    try:
+        return network.eval()(image)
+    except (RuntimeError, AssertionError, ValueError) as error:
+        if is_out_of_memory(error):
+            raise
+        told = str(error).strip().partition("\n")[0]
+        H, W = image.shape[-2:]
+        raise ValueError(
+            f"{type(network).__name__} does not take images of {H}x{W} pixels ({told}); give a size that it takes"
+        ) from error
+    finally:
+        network.train(was_training)

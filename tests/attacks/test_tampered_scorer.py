@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from robustvit.attacks.patches import load_scorer
 from robustvit.cli import main
-from robustvit.methods.patch_corruption import PatchScorer
+from robustvit.methods.patch_corruption import PatchScorer, load_scorer
+from robustvit.runtime.checkpoints import Checkpoints
 from robustvit.runtime.weights import CheckpointError
-from robustvit.training.checkpoint import Checkpoints
 
 
 def run_with(folder: Path, change: Callable[[dict[str, Any]], Any]) -> Path:

@@ -14,11 +14,10 @@ from fault_cases import Outcome, command, draws_of, left_over, numbered, observe
 from fuzzed_checkpoints import change_folder, change_weights
 
 import robustvit as rv
-from robustvit.attacks.patches import load_scorer
-from robustvit.methods.patch_corruption import PatchScorer
+from robustvit.methods.patch_corruption import PatchScorer, load_scorer
 from robustvit.models.loading import load_model
+from robustvit.runtime.checkpoints import Checkpoints
 from robustvit.runtime.weights import weights_checksum
-from robustvit.training.checkpoint import Checkpoints
 from robustvit.training.networks import save_weights
 
 KINDS = ("ours.safetensors", "ours.pth", "older.pth", "foreign.pth", "folder", "run")

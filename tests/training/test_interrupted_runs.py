@@ -14,10 +14,10 @@ import pytest
 import torch
 from tiny_runs import tiny_config
 
+from robustvit.runtime.checkpoints import Checkpoints
 from robustvit.runtime.cores import available_cores
 from robustvit.runtime.interruption import catching_signals
 from robustvit.runtime.weights import CheckpointError
-from robustvit.training.checkpoint import Checkpoints
 from robustvit.training.config_io import ConfigError
 from robustvit.training.metrics_log import read_metrics
 from robustvit.training.run import NotFiniteError

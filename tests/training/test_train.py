@@ -14,9 +14,9 @@ from timm.layers import DropPath
 from tiny_runs import VIT, tiny_config
 
 import robustvit as rv
+from robustvit.runtime.checkpoints import Checkpoints
 from robustvit.runtime.weights import read_weights
 from robustvit.training.batches import Batch
-from robustvit.training.checkpoint import Checkpoints
 from robustvit.training.config import AugmentConfig, ModelConfig
 from robustvit.training.config_io import ConfigError
 from robustvit.training.metrics_log import read_metrics

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from tiny_runs import VIT, tiny_config
 
-from robustvit.training.checkpoint import Checkpoints
+from robustvit.runtime.checkpoints import Checkpoints
 from robustvit.training.train import train
 
 

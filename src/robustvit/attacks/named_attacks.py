@@ -14,9 +14,9 @@ from robustvit.attacks.attack import FIT_BATCH, Attack, Batches, SampleIds
 from robustvit.attacks.auto_attack import AutoAttackSettings, auto_attack, check_auto_attack
 from robustvit.attacks.gradient_sign import PGD_PRESETS, PgdSettings, fgsm, pgd
 from robustvit.attacks.patch_fool import LAYER, PatchFoolSettings, patch_fool
-from robustvit.attacks.patches import PatchSettings, cover_adversarial, cover_random, fit_scorer, load_scorer
+from robustvit.attacks.patches import PatchSettings, cover_adversarial, cover_random, fit_scorer
 from robustvit.attacks.pixel_network import PixelNetwork, check_pixels
-from robustvit.methods.patch_corruption import PatchScorer
+from robustvit.methods.patch_corruption import PatchScorer, load_scorer
 from robustvit.recording.block_outputs import blocks_of
 from robustvit.recording.tape import NothingRecordedError, attention_blocks
 from robustvit.runtime.number_checks import check_numbers

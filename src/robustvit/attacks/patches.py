@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,10 +15,8 @@ from robustvit.recording.block_outputs import block_tokens
 from robustvit.recording.token_grids import token_stride
 from robustvit.runtime.interruption import check_interrupted
 from robustvit.runtime.randomness import keyed_seed
-from robustvit.runtime.weights import CheckpointError
-from robustvit.training.checkpoint import method_state
 
-__all__ = ["PatchSettings", "cover_adversarial", "cover_random", "fit_scorer", "load_scorer"]
+__all__ = ["PatchSettings", "cover_adversarial", "cover_random", "fit_scorer"]
 
 
 @dataclass(frozen=True)
@@ -134,40 +130,6 @@ def fit_scorer(
     if scorer is None or done < steps:
         raise ValueError(f"{steps} steps of training need as many batches, got {done}")
     return scorer.eval().requires_grad_(False)
-
-
-def load_scorer(place: str | Path) -> PatchScorer:
-    """The patch corruption network that AFAT trained beside its classifier.
-
-    Args:
-        place: the folder of the run, or one of its checkpoints.
-
-    Raises:
-        FileNotFoundError, CheckpointError: there is no run with such a network.
-    """
-    learned = method_state(place, "afat")
-    if not learned:
-        raise CheckpointError(f"the run in {place} chose its patches at random (selection=random): it has no network for that")
-    try:
-        scorer = _scorer_of(learned)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, ZeroDivisionError) as error:
-        reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-        raise CheckpointError(f"the corruption network of {place} cannot be used ({reason}); train it again") from error
-    return scorer.eval().requires_grad_(False)
-
-
-def _scorer_of(learned: dict[str, Any]) -> PatchScorer:
-    state: dict[str, Tensor] = learned["scorer"]
-    H, W = learned["img_size"]
-    side = state["conv.weight"].shape[-1]
-    N = (int(H) // side) * (int(W) // side)
-    if state["fc.weight"].shape != (N, N):  # before memory is taken for what a damaged file asks for
-        raise ValueError(f"its weights are not those of pictures of {H}x{W} pixels and patches of {side}")
-    if not all(value.isfinite().all() for value in state.values()):
-        raise ValueError("some of its weights are not finite numbers")
-    scorer = PatchScorer((H, W), side)
-    scorer.load_state_dict(state)
-    return scorer
 
 
 def _ranking_loss(

@@ -7,6 +7,7 @@ choice is a step function; gradients pass straight through it, clipped to +-1 pe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
@@ -14,8 +15,10 @@ from torch import Tensor, nn
 
 from robustvit.corruptions.patches import occluded_count
 from robustvit.methods.base import draw_uniform
+from robustvit.runtime.checkpoints import method_state
+from robustvit.runtime.weights import CheckpointError
 
-__all__ = ["Noise", "PatchScorer", "cover_patches", "draw_noise", "keep_mask", "random_scores"]
+__all__ = ["Noise", "PatchScorer", "cover_patches", "draw_noise", "keep_mask", "load_scorer", "random_scores"]
 
 Noise = Literal["unit_normalised", "pixel_uniform", "zero"]
 """What covers a patch, in normalised space.
@@ -54,6 +57,40 @@ class PatchScorer(nn.Module):
             H, W = self.img_size
             raise ValueError(f"this network scores pictures of {H}x{W} pixels, got {x.shape[-2]}x{x.shape[-1]}")
         return self.fc(self.act(self.conv(x)).flatten(1))
+
+
+def load_scorer(place: str | Path) -> PatchScorer:
+    """The patch corruption network that AFAT trained beside its classifier.
+
+    Args:
+        place: the folder of the run, or one of its checkpoints.
+
+    Raises:
+        FileNotFoundError, CheckpointError: there is no run with such a network.
+    """
+    learned = method_state(place, "afat")
+    if not learned:
+        raise CheckpointError(f"the run in {place} chose its patches at random (selection=random): it has no network for that")
+    try:
+        scorer = _scorer_of(learned)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError, ZeroDivisionError) as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        raise CheckpointError(f"the corruption network of {place} cannot be used ({reason}); train it again") from error
+    return scorer.eval().requires_grad_(False)
+
+
+def _scorer_of(learned: dict[str, Any]) -> PatchScorer:
+    state: dict[str, Tensor] = learned["scorer"]
+    H, W = learned["img_size"]
+    side = state["conv.weight"].shape[-1]
+    N = (int(H) // side) * (int(W) // side)
+    if state["fc.weight"].shape != (N, N):  # before memory is taken for what a damaged file asks for
+        raise ValueError(f"its weights are not those of pictures of {H}x{W} pixels and patches of {side}")
+    if not all(value.isfinite().all() for value in state.values()):
+        raise ValueError("some of its weights are not finite numbers")
+    scorer = PatchScorer((H, W), side)
+    scorer.load_state_dict(state)
+    return scorer
 
 
 def keep_mask(scores: Tensor, rho: float) -> Tensor:

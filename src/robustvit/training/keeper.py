@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from robustvit.runtime.checkpoints import Checkpoints
 from robustvit.runtime.files import write_whole
 from robustvit.runtime.page_writers import page_writer
 from robustvit.runtime.weights import CheckpointError
 from robustvit.training.batches import Batch
-from robustvit.training.checkpoint import Checkpoints
 from robustvit.training.config_io import fingerprint_of
 from robustvit.training.metrics_log import MetricsLog, read_metrics
 from robustvit.training.networks import model_options, save_weights

@@ -2,7 +2,7 @@
 
 Python blocks of a page run in order, in one namespace. One that begins with `# needs` (a file, a network) is only compiled.
 Shell lines that begin with `robustvit` run; the others (make, pip) install things or run these tests, so only their make
-targets are checked. Of both, the fast tests run what takes long on fewer generated pictures than are written there.
+targets are checked. Of both, the fast tests run what takes long on fewer generated images than are written there.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ def as_written(text: str) -> str:
     return text
 
 
-def on_few_pictures(text: str) -> str:
-    """The same with one batch of 16 generated pictures to train on, and 4 to measure on."""
+def on_few_images(text: str) -> str:
+    """The same with one batch of 16 generated images to train on, and 4 to measure on."""
     text = re.sub(r"^(robustvit train (?!.*loop\.batch_size=).*)$", r"\1 --set loop.batch_size=16", text, flags=re.MULTILINE)
     text = re.sub(r"(?<!data\.train=)\b(scenes(?:-easy)?):\d+", r"\1:4", text)
     return re.sub(r"(data\.train=scenes(?:-easy)?):\d+", r"\1:16", text)
 
 
 def page_cases(language: str) -> list[Any]:
-    """Each page with its blocks as written; slow, and on few pictures as well, where that makes a difference."""
+    """Each page with its blocks as written; slow, and on few images as well, where that makes a difference."""
     cases = []
     for page in PAGES:
         if text := "".join(blocks(page, language)):
-            long = on_few_pictures(text) != text
+            long = on_few_images(text) != text
             cases.append(pytest.param(page, as_written, marks=[pytest.mark.slow] if long else [], id=name_of(page)))
             if long:
-                cases.append(pytest.param(page, on_few_pictures, id=f"{name_of(page)} on few pictures"))
+                cases.append(pytest.param(page, on_few_images, id=f"{name_of(page)} on few images"))
     return cases
 
 
@@ -87,9 +87,10 @@ def test_readme_has_the_two_commands_that_matter() -> None:
     assert "make test" in shell
 
 
-def test_results_are_what_the_registry_says_the_authors_report() -> None:
+def test_scores_of_checkpoints_are_what_the_registry_says_the_authors_report() -> None:
     columns = ("imagenet", "imagenet_c_acc", "imagenet_c_mce", "imagenet_a", "imagenet_r", "imagenet_p_mfr")
-    rows = re.findall(r"^\| `([\w.]+)`( \*)? \|(.*)\|$", README.read_text(), re.MULTILINE)
+    page = (ROOT / "docs" / "checkpoints.md").read_text()
+    rows = re.findall(r"^\| `([\w.]+)`( \*)? \|(.*)\|$", page, re.MULTILINE)
     shown = {name: (bool(star), [cell.strip() for cell in cells.split("|")]) for name, star, cells in rows}
     expected = {
         f"{w.architecture}.{w.tag}": (w.url is None, [str(w.reported.get(column, "")) for column in columns])

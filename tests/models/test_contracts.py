@@ -581,7 +581,7 @@ def test_swin_refuses_sizes_between_patches_from_the_start() -> None:
 
 def test_networks_built_by_their_class_load_weights_too() -> None:
     from robustvit.models.fan import FAN
-    from robustvit.models.official import load_weights
+    from robustvit.models.weights_into import load_weights
 
     small = dict(embed_dims=(96,), depths=(1,), num_heads=(4,), patch_size=4, num_classes=3)
     model, other = FAN(32, **small), FAN(32, **small)  # type: ignore[arg-type]

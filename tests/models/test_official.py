@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import robustvit as rv
 from robustvit.layers.position_scaled_attention import resize_mask
-from robustvit.models.official import load_weights
+from robustvit.models.weights_into import load_weights
 
 NAME = "fan_tiny_12_p16_224"
 TOKEN_NAME = "fan_tiny_8_p4_hybrid_token"

@@ -165,7 +165,7 @@ def test_fine_tuning_takes_the_weights_of_a_run_with_another_head_and_size(tmp_p
 
 def test_foreign_weights_are_refused_before_the_work(tmp_path: Path) -> None:
     train(tiny_config(["schedule.epochs=1"]), tmp_path / "fan")
-    with pytest.raises(rv.CheckpointError, match="are not of this Vision"):
+    with pytest.raises(rv.CheckpointError, match="do not fit this Vision"):
         train(
             tiny_config([f"model.checkpoint={tmp_path / 'fan'}", "model.name=vit_nano", "model.options=null"]), tmp_path / "x"
         )

@@ -62,7 +62,7 @@ class PositionScaledAttention(Attention):
             self.mask = nn.Parameter(resized, requires_grad=self.mask.requires_grad)
             self.grid, self.mask_grid = grid, torch.tensor(grid, device=self.mask_grid.device)
 
-    def fit_mask(self, weights: dict[str, Tensor], prefix: str) -> None:
+    def fit_weights(self, weights: dict[str, Tensor], prefix: str) -> None:
         """Resizes the mask `prefix + "mask"` of a state dict to the grid of this layer; without a grid, it is square."""
         mask = weights.get(f"{prefix}mask")
         if mask is None or mask.ndim != 3:
@@ -75,7 +75,7 @@ class PositionScaledAttention(Attention):
             weights[f"{prefix}mask_grid"] = torch.tensor(self.grid)
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *args: Any) -> None:
-        self.fit_mask(state_dict, prefix)
+        self.fit_weights(state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def forward(self, x: Tensor, attn_mask: Tensor | None = None, is_causal: bool = False) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,25 +10,12 @@ from torch import Tensor, nn
 
 from robustvit.layers.token_grid import Grid, map_to_tokens
 from robustvit.models.heads.token_head import linear_head
+from robustvit.models.weights_into import OwnNetwork
 
-__all__ = ["Classifier", "PublishedWeightsLoader", "check_output_stride"]
-
-
-class PublishedWeightsLoader:
-    """Loading of weight files, published or ours, for timm's `pretrained=True`."""
-
-    first_conv: str
-    classifier: str
-    fresh_parts: tuple[str, ...] = ()
-
-    def load_pretrained(self, path: str | Path) -> None:
-        """Reads a weight file, weights only. TAP and a token head that the file does not have start fresh."""
-        from robustvit.models.official import load_weights
-
-        self.fresh_parts = load_weights(self, path, fresh=("tap", "token_head"))  # type: ignore[arg-type]
+__all__ = ["Classifier", "check_output_stride"]
 
 
-class Classifier(PublishedWeightsLoader, nn.Module):
+class Classifier(OwnNetwork, nn.Module):
     """The classifier part of a timm model, over `forward_features` and `_pool`."""
 
     classifier = "head"

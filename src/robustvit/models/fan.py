@@ -33,6 +33,7 @@ from robustvit.layers.token_pooling import TapBlocks, TapKind, build_token_pooli
 from robustvit.models.build import build_network, network_cfg, pretrained_cfgs
 from robustvit.models.classifier import Classifier, check_output_stride
 from robustvit.models.heads.token_head import TokenLogits, halved, linear_head
+from robustvit.models.published_tensors import fan_weights
 
 __all__ = ["FAN", "FANBlock"]
 
@@ -127,6 +128,9 @@ class FAN(TokenLogits, Classifier):
         feature_block: the block whose output is the third feature map of hybrids; None takes the last one at stride 16.
         output_stride: only 32; asked for by libraries that dilate convolutional networks.
     """
+
+    from_published = staticmethod(fan_weights)
+    late_parts = ("last_level",)
 
     patch_embed: ConvPatchEmbed | ConvNeXtStem
     pos_embed: nn.Module

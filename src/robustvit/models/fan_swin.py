@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from timm.layers import PatchEmbed, trunc_normal_
+from timm.layers import PatchEmbed, resize_rel_pos_bias_table, trunc_normal_
 from timm.models import generate_default_cfgs, register_model
 from timm.models.swin_transformer import SwinTransformer, SwinTransformerBlock, SwinTransformerStage, WindowAttention
 from torch import Tensor, nn
@@ -23,8 +23,10 @@ from robustvit.layers.residual import DropPathRule, add_branch, drop_path, drop_
 from robustvit.layers.token_grid import Grid
 from robustvit.layers.token_pooling import TapBlocks, TapKind
 from robustvit.models.build import build_network, network_cfg, pretrained_cfgs
-from robustvit.models.classifier import PublishedWeightsLoader, check_output_stride
+from robustvit.models.classifier import check_output_stride
+from robustvit.models.published_tensors import fan_swin_weights
 from robustvit.models.timm_networks import SwinTokens, add_token_pooling
+from robustvit.models.weights_into import OwnNetwork
 
 __all__ = ["FANSwin", "FANSwinBlock", "FusedWindowAttention"]
 
@@ -73,6 +75,13 @@ class FusedWindowAttention(WindowAttention):
         x = F.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype), dropout_p=dropout)
         return self.proj_drop(self.proj(x.transpose(1, 2).reshape(windows, N, -1)))
 
+    def fit_weights(self, weights: dict[str, Tensor], prefix: str) -> None:
+        """Resizes the table of relative positions of a state dict to the window of this layer."""
+        key, ours = f"{prefix}relative_position_bias_table", self.relative_position_bias_table
+        table = weights.get(key)
+        if table is not None and table.ndim == 2 and table.shape[1] == ours.shape[1] and table.shape != ours.shape:
+            weights[key] = resize_rel_pos_bias_table(table, self.window_size, ours.shape)
+
 
 class FANSwinBlock(SwinTransformerBlock):
     """A Swin block that keeps its map through the channel branch."""
@@ -95,7 +104,7 @@ class FANSwinStage(SwinTransformerStage):
         return in_image_groups(self, super().forward, x, widest=widest)
 
 
-class FANSwin(SwinTokens, PublishedWeightsLoader, SwinTransformer):
+class FANSwin(SwinTokens, OwnNetwork, SwinTransformer):
     """Swin with channel attention in all stages but the last.
 
     Args:
@@ -119,6 +128,7 @@ class FANSwin(SwinTokens, PublishedWeightsLoader, SwinTransformer):
     Weight decay leaves the tables of relative positions out, as timm's Swin does; the authors decayed them.
     """
 
+    from_published = staticmethod(fan_swin_weights)
     first_conv = "patch_embed.proj"
     classifier = "head.fc"
 

@@ -5,24 +5,20 @@ All commands load networks here, so that none of them works with weights that an
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from robustvit.models.fan import FAN
-from robustvit.models.fan_swin import FANSwin
 from robustvit.models.names import OFFICIAL
-from robustvit.models.official import from_official, load_weights
+from robustvit.models.official import from_official
 from robustvit.models.registry import create_model
-from robustvit.models.rvt import RVT
 from robustvit.models.saved_folder import LOCAL, WEIGHT_FILES, network_beside, weights_in
+from robustvit.models.weights_into import load_weights
 from robustvit.runtime.weights import CheckpointError, read_weights, stored_architecture
 
-__all__ = ["fit_to", "load_model", "load_network", "stored_classes"]
+__all__ = ["load_model", "load_network"]
 
 WEIGHT_SUFFIXES = (".safetensors", ".pth", ".pt", ".tar", ".bin", ".ckpt")
 SOURCES = (LOCAL, "hf-hub:")
@@ -129,7 +125,7 @@ def load_network(name: str, checkpoint: str | Path | None = None, *, pretrained:
         if checkpoint is None:
             return create_model(name, pretrained, **options)
         weights = read_weights(checkpoint)
-        stored = stored_classes(weights)
+        stored = _stored_classes(weights)
         if stored is not None and options.setdefault("num_classes", stored) != stored:
             reason = "the network would get a classifier that was never trained"
             raise ValueError(f"{options['num_classes']} classes, but the checkpoint has {stored} classes; {reason}")
@@ -146,10 +142,8 @@ def load_network(name: str, checkpoint: str | Path | None = None, *, pretrained:
         raise ValueError(f"{name} cannot be built with {', '.join(options) or 'these options'}: {error}") from error
     try:
         _check_pooling(network, weights, file)
-        if isinstance(network, FAN | FANSwin | RVT):
-            load_weights(network, weights)
-        else:
-            _load_timm(network, fit_to(network, weights))
+        if load_weights(network, weights):
+            raise CheckpointError(f"{file} has a classifier of another number of classes than {name}; give weights of {name}")
     except CheckpointError as error:
         if described is not None and not name.startswith(LOCAL):
             error.add_note(f"the config.json beside it is of {described}: give {file} alone if that is meant")
@@ -167,21 +161,7 @@ def _check_pooling(network: nn.Module, weights: dict[str, Tensor], file: Path) -
         )
 
 
-def stored_classes(weights: dict[str, Tensor]) -> int | None:
+def _stored_classes(weights: dict[str, Tensor]) -> int | None:
     """How many classes the classifier in a checkpoint has; None where that cannot be told."""
     heads = [weights[key] for key in ("head.weight", "head.fc.weight", "fc.weight", "classifier.weight") if key in weights]
     return int(heads[0].shape[0]) if heads and heads[0].ndim == 2 else None
-
-
-def fit_to(network: nn.Module, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Weights of a timm network as timm itself would load them: other names, and position tables of another image size."""
-    home = next(cls.__module__ for cls in type(network).__mro__ if cls.__module__.startswith("timm."))
-    convert: Callable[..., Any] | None = getattr(importlib.import_module(home), "checkpoint_filter_fn", None)
-    return weights if convert is None else dict(convert(weights, network))
-
-
-def _load_timm(network: nn.Module, weights: dict[str, Tensor]) -> None:
-    try:
-        network.load_state_dict(weights)
-    except RuntimeError as error:
-        raise CheckpointError(f"these weights do not fit this {type(network).__name__}: {error}") from error

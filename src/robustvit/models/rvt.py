@@ -8,6 +8,7 @@ need 12); `masked_blocks` and `ffn` make every combination.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
@@ -27,6 +28,7 @@ from robustvit.layers.token_pooling import TapBlocks, TapKind, build_token_pooli
 from robustvit.models.build import build_network, network_cfg, pretrained_cfgs
 from robustvit.models.classifier import Classifier, check_output_stride
 from robustvit.models.heads.token_head import TokenLogits, halved
+from robustvit.models.published_tensors import rvt_variant, rvt_weights
 
 __all__ = ["RVT", "RVTBlock"]
 
@@ -134,6 +136,7 @@ class RVT(TokenLogits, Classifier):
         output_stride: only 32; asked for by libraries that dilate convolutional networks.
     """
 
+    from_published = staticmethod(rvt_weights)
     pools = ("avg", "")
     first_conv = "patch_embed.conv"
 
@@ -206,6 +209,10 @@ class RVT(TokenLogits, Classifier):
         self.token_head = None
         if token_head or token_fusion:
             self.add_token_head(token_fusion)
+
+    def variant_of(self, weights: Mapping[str, Tensor]) -> dict[str, Any]:
+        variant = rvt_variant(weights)
+        return variant | {"masked_blocks": min(variant["masked_blocks"], len(self.stages[0]))}  # type: ignore[arg-type]
 
     def _new_head(self, num_classes: int) -> nn.Module:
         head = super()._new_head(num_classes)

@@ -11,15 +11,12 @@ from typing import Any
 from timm.models._hub import save_config_for_hf
 from torch import Tensor
 
-from robustvit.models.fan import FAN
-from robustvit.models.fan_swin import FANSwin
 from robustvit.models.image_sizes import takes_option
-from robustvit.models.loading import fit_to, load_network, stored_classes
-from robustvit.models.official import load_weights
+from robustvit.models.loading import load_network
 from robustvit.models.registry import create_model
-from robustvit.models.rvt import RVT
+from robustvit.models.weights_into import load_weights
 from robustvit.runtime.files import write_whole
-from robustvit.runtime.weights import CheckpointError, read_weights, save_weight_file
+from robustvit.runtime.weights import CheckpointError, save_weight_file
 from robustvit.training.config import AugmentConfig, ModelConfig
 
 __all__ = ["build_network", "frozen_network", "model_options", "save_weights", "weights_file"]
@@ -52,7 +49,7 @@ def build_network(config: ModelConfig, num_classes: int, augment: AugmentConfig)
             f"{config.name} cannot be built with {', '.join(options)} ({reason}); look at model.options"
         ) from error
     if config.checkpoint:
-        _start_from(network, weights_file(config.checkpoint))
+        load_weights(network, weights_file(config.checkpoint), fresh=("classifier", "tap", "token_head"))
     _describe(network, augment)
     return network
 
@@ -88,32 +85,6 @@ def weights_file(place: str | Path) -> Path:
     return path
 
 
-def _start_from(network: Any, file: Path) -> None:
-    """Loads what fits: another number of classes leaves the classifier fresh, another size resamples position tables."""
-    if isinstance(network, FAN | FANSwin | RVT):
-        load_weights(network, file, fresh=("tap", "token_head"))
-        return
-    _load_rest(network, fit_to(network, read_weights(file)), file)
-
-
-def _load_rest(network: Any, weights: dict[str, Tensor], file: Path) -> None:
-    expected = network.state_dict()
-    heads = [network.pretrained_cfg.get("classifier") or "head"]
-    heads = [*(heads[0] if isinstance(heads[0], list | tuple) else heads), "token_head"]
-    stored = stored_classes(weights)
-    if stored is not None and stored != network.num_classes:
-        weights = {name: value for name, value in weights.items() if not name.startswith(tuple(f"{h}." for h in heads))}
-    wrong = [name for name, value in weights.items() if name not in expected or expected[name].shape != value.shape]
-    fresh = (*(f"{head}." for head in heads),)
-    missing = [n for n in expected if n not in weights and not n.startswith(fresh) and ".tap." not in n]
-    if wrong or missing:
-        told = "; ".join(
-            f"{what}: {', '.join(names[:4])}" for what, names in (("unknown", wrong), ("missing", missing)) if names
-        )
-        raise CheckpointError(f"the weights in {file} are not of this {type(network).__name__}: {told}")
-    network.load_state_dict(weights, strict=False)
-
-
 def frozen_network(name: str, checkpoint: str, options: Mapping[str, Any]) -> Any:
     """A teacher or labeler: eval mode, no gradient; untrained without a checkpoint."""
     file = weights_file(checkpoint) if checkpoint else None
@@ -137,8 +108,8 @@ def save_weights(
     folder.mkdir(parents=True, exist_ok=True)
     with write_whole(folder / WEIGHTS) as file:
         save_weight_file(weights, file)
-    ours = isinstance(network, FAN | FANSwin | RVT)
-    added = {} if ours else {k: v for k, v in options.items() if k in ("tap", "tap_blocks", "token_head")}
+    ours = ("tap", "tap_blocks", "token_head")
+    added = {k: v for k, v in options.items() if k in ours and not takes_option(network, k)}
     options = {**getattr(network, "implied_args", {}), **options}
     unneeded = {*added, "num_classes", "drop_path_rate", *(() if takes_option(network, "img_size") else ("img_size",))}
     model_args = {k: v for k, v in options.items() if k not in unneeded}

@@ -39,7 +39,6 @@ def make_step(
         forward=forward,
         images=images,
         targets=F.one_hot(labels, num_classes).float() if targets is None else targets,
-        labels=labels,
         seeds=range(B) if seeds is None else seeds,
         share=share,
         epoch=epoch,

@@ -22,7 +22,9 @@ SIZE = (16, 16)
 
 
 def opened(seed: int = 0, **config: object) -> TrainingPictures:
-    return training_pictures(DataConfig(**config), img_size=SIZE, seed=seed)  # type: ignore[arg-type]
+    pictures = training_pictures(DataConfig(**config), seed=seed)  # type: ignore[arg-type]
+    pictures.draw_at(SIZE)
+    return pictures
 
 
 def ids(pictures: TrainingPictures) -> list[str]:
@@ -43,7 +45,7 @@ def test_photographs_are_trained_on_and_validated_upright_unless_told_otherwise(
         Image.new("RGB", (20, 10)).save(tmp_path / name / "1.jpg", exif=exif)
     for ignore, size in ((False, (10, 20)), (True, (20, 10))):
         config = DataConfig(train=str(tmp_path), val=str(tmp_path), copies=(f"{tmp_path}/train",), ignore_orientation=ignore)
-        pictures = training_pictures(config, img_size=SIZE, seed=0)
+        pictures = training_pictures(config, seed=0)
         assert {read(pictures, i).image.size for i in range(len(pictures))} == {size}
         assert {p.open().size for p in validation_pictures(config, img_size=SIZE, seed=0) or ()} == {size}
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
 
 from robustvit.methods.attention_diversification import Variant, attention_diversification, check_options
-from robustvit.methods.base import Method, MethodContext, Needs, Step
+from robustvit.methods.base import Method, MethodConfig, MethodContext, Needs, Step
 from robustvit.methods.chunked_diversification import chunked_attention_diversification
 from robustvit.recording.tape import attention_blocks, has_attention_rows
+
+if TYPE_CHECKING:
+    from robustvit.training.config import TrainConfig
 
 __all__ = ["Adl", "AdlConfig"]
 
 
 @dataclass(frozen=True)
-class AdlConfig:
+class AdlConfig(MethodConfig):
     """The attention diversification loss; `methods.adl` in a recipe.
 
     Attributes:
@@ -49,6 +52,18 @@ class AdlConfig:
         if isinstance(self.layers, str) and self.layers != "all":
             raise ValueError(f"layers={self.layers!r} is not known; give 'all' or indices of blocks, such as [0, 1, -1]")
 
+    @property
+    def needs(self) -> Needs:
+        return Needs(features=True) if self.chunk else Needs(attention=True)  # rows come with every recording
+
+    def check(self, config: TrainConfig) -> None:
+        if config.loop.grad_checkpointing and not self.chunk:
+            raise ValueError(
+                "loop.grad_checkpointing has no effect while whole attention maps are kept; switch it off, or set "
+                "methods.adl.chunk"
+            )
+        super().check(config)
+
     def build(self, context: MethodContext) -> Adl:
         """Checks that the network has these layers, and that their maps can be computed in chunks where that is wanted."""
         blocks = attention_blocks(context.network)
@@ -79,9 +94,7 @@ class Adl(Method):
     name = "adl"
 
     def __init__(self, config: AdlConfig, layers: tuple[int, ...]) -> None:
-        self.config, self.layers = config, layers
-        # rows come with every recording
-        self.needs = Needs(features=True) if config.chunk else Needs(attention=True)
+        self.config, self.layers, self.needs = config, layers, config.needs
 
     def terms(self, step: Step) -> dict[str, Tensor]:
         config, tape = self.config, step.outputs.tape

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from robustvit.methods.alignment import AlignmentVariant, alignment_loss
-from robustvit.methods.base import Method, MethodContext, Needs, Outputs, Step
+from robustvit.methods.base import Method, MethodConfig, MethodContext, Needs, Outputs, Step
 from robustvit.methods.patch_corruption import Noise, PatchScorer, cover_patches, draw_noise, keep_mask, random_scores
 from robustvit.recording.token_grids import token_stride
 from robustvit.runtime.randomness import keyed_seed
@@ -40,7 +40,7 @@ ce: the cross-entropy of x^ (an ablation); always takes a second backward pass.
 
 
 @dataclass(frozen=True)
-class AfatConfig:
+class AfatConfig(MethodConfig):
     """AFAT's options.
 
     Attributes:
@@ -87,6 +87,10 @@ class AfatConfig:
             if getattr(self, name) not in get_args(kind):
                 raise ValueError(f"{name}={getattr(self, name)!r} is not known; choose one of {', '.join(get_args(kind))}")
 
+    @property
+    def needs(self) -> Needs:
+        return Needs(features=True)
+
     def build(self, context: MethodContext) -> Afat:
         return Afat(self, context)
 
@@ -110,10 +114,9 @@ class Afat(Method):
     """The method; `scorer` is C, None for random selection."""
 
     name = "afat"
-    needs = Needs(features=True)
 
     def __init__(self, config: AfatConfig, context: MethodContext) -> None:
-        self.config = config
+        self.config, self.needs = config, config.needs
         has_batch_norm = any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in context.network.modules())
         self.is_joint = not has_batch_norm if config.joint_batch is None else config.joint_batch
         self.patch_size = config.patch_size or token_stride(context.network, context.img_size)

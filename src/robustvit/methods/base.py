@@ -1,8 +1,9 @@
 """What a method is: something that training adds to any network, and that leaves no trace in it.
 
-A method says what it needs, may send a second batch through the network together with the first, and turns a step into
-named loss terms, already weighted. Terms add, so methods compose in any order, and the loop never asks which are active. A
-method may own trainable parts (AFAT's patch corruption network) with an optimizer and a state of their own.
+A method's config says what the method needs and where it cannot work, before anything is opened. The method may send a second
+batch through the network together with the first, and turns a step into named loss terms, already weighted. Terms add, so
+methods compose in any order, and the loop never asks which are active. A method may own trainable parts (AFAT's patch
+corruption network) with an optimizer and a state of their own.
 
 One step of the loop, in order:
 
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +27,9 @@ from torch import Tensor, nn
 from robustvit.recording.tape import Tape
 from robustvit.runtime.randomness import keyed_seed
 from robustvit.tasks.base import Mix
+
+if TYPE_CHECKING:
+    from robustvit.training.config import TrainConfig
 
 __all__ = ["Method", "MethodConfig", "Mix", "Needs", "Outputs", "Step", "draw_uniform", "sample_generator"]
 
@@ -83,7 +87,6 @@ class Step:
         forward: pictures [B', 3, H, W] -> `Outputs`; a further pass, with all that the methods need recorded.
         images: [B, 3, H, W], normalised, after every augmentation and mixing.
         targets: [B, K], mixed and smoothed.
-        labels: int64 [B], of the unmixed pictures.
         seeds: one a sample, of (run seed, epoch, sample id): randomness drawn from them depends on neither batch nor process.
         share: B over the pictures of the whole update (all processes and micro-batches). Terms are means over this batch;
             the loop multiplies their sum by `share`.
@@ -100,7 +103,6 @@ class Step:
     forward: Callable[[Tensor], Outputs]
     images: Tensor
     targets: Tensor
-    labels: Tensor
     seeds: Sequence[int]
     share: float
     epoch: float
@@ -113,10 +115,42 @@ class Step:
     companions: dict[str, Outputs] = field(default_factory=dict)
 
 
-class MethodConfig(Protocol):
-    """A frozen dataclass beside its method; `methods.NAME` in a recipe."""
+class MethodConfig:
+    """The options of a method, `methods.NAME` in a recipe: base of a frozen dataclass beside each method.
 
-    def build(self, context: MethodContext) -> Method: ...
+    Attributes:
+        trains_token_head: whether the method is one of those that train `model.token_head`.
+    """
+
+    trains_token_head: ClassVar[bool] = False
+
+    @property
+    def needs(self) -> Needs:
+        """What the method reads; known before network and data exist."""
+        return Needs()
+
+    def check(self, config: TrainConfig) -> None:
+        """Called before anything is opened.
+
+        Raises:
+            ValueError: the method cannot work in this run, or a setting of the run would do nothing beside it.
+        """
+        for option, is_idle in (("compile", self.needs.recorded), ("grad_checkpointing", self.needs.attention)):
+            if is_idle and getattr(config.loop, option):
+                raise ValueError(
+                    f"loop.{option} has no effect with this method, whose recording runs the network as it is; switch one of "
+                    "them off"
+                )
+        if self.needs.token_logits and not config.model.token_head:
+            raise ValueError("it needs the classifier of tokens; set model.token_head=true")
+
+    def build(self, context: MethodContext) -> Method:
+        """The method for a network.
+
+        Raises:
+            ValueError: the network cannot be trained so.
+        """
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)

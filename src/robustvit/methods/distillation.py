@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from robustvit.methods.base import Method, MethodContext, Step
+from robustvit.methods.base import Method, MethodConfig, MethodContext, Step
 
 __all__ = ["Distillation", "DistillationConfig", "Kind", "hard_distillation", "soft_distillation"]
 
@@ -44,7 +44,7 @@ def hard_distillation(logits: Tensor, teacher_logits: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class DistillationConfig:
+class DistillationConfig(MethodConfig):
     """A teacher; `methods.distillation` in a recipe.
 
     DeiT's loss is (1 - alpha) CE + alpha * distillation. The loop adds `loss.weight` * CE by itself, so its mixture needs

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robustvit.methods.base import Method, MethodContext, Step, sample_generator
+from robustvit.methods.base import Method, MethodConfig, MethodContext, Step, sample_generator
 from robustvit.tasks.classification import soft_cross_entropy
 
 __all__ = ["PatchAugment", "PatchAugmentConfig", "augment_patches"]
 
 
 @dataclass(frozen=True)
-class PatchAugmentConfig:
+class PatchAugmentConfig(MethodConfig):
     """Options of the augmentation.
 
     Attributes:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
-from robustvit.methods.base import Method, MethodContext, Needs, Outputs, Step
+from robustvit.methods.base import Method, MethodConfig, MethodContext, Needs, Outputs, Step
 from robustvit.methods.token_labels import (
     LabelKind,
     draw_exponential,
@@ -52,7 +52,7 @@ def _token_logits(outputs: Outputs) -> Tensor:
 
 
 @dataclass(frozen=True)
-class LabelerConfig:
+class LabelerConfig(MethodConfig):
     """Stage 1.
 
     Attributes:
@@ -60,11 +60,17 @@ class LabelerConfig:
         supervision: see `Supervision`.
     """
 
+    trains_token_head: ClassVar[bool] = True
+
     token_weight: float = 1.0
     supervision: Supervision = "pooled"
 
     def __post_init__(self) -> None:
         _check_choices(self, supervision=Supervision)
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(token_logits=True)
 
     def build(self, context: MethodContext) -> StlLabeler:
         return StlLabeler(self)
@@ -74,10 +80,9 @@ class StlLabeler(Method):
     """`alpha CE(mean of the tokens, y)`."""
 
     name = "stl_labeler"
-    needs = Needs(token_logits=True)
 
     def __init__(self, config: LabelerConfig) -> None:
-        self.config = config
+        self.config, self.needs = config, config.needs
 
     def terms(self, step: Step) -> dict[str, Tensor]:
         tokens = _token_logits(step.outputs)
@@ -89,7 +94,7 @@ class StlLabeler(Method):
 
 
 @dataclass(frozen=True)
-class StudentConfig:
+class StudentConfig(MethodConfig):
     """Stage 2.
 
     Attributes:
@@ -104,6 +109,8 @@ class StudentConfig:
         untrained: let a labeler without weights teach nonsense, to try a recipe out.
         ramp_epochs: the weight of the tokens grows as sqrt(epoch / ramp_epochs) until then; 0 for its full value at once.
     """
+
+    trains_token_head: ClassVar[bool] = True
 
     labeler: str = ""
     checkpoint: str = ""
@@ -130,6 +137,11 @@ class StudentConfig:
         if not 0 <= self.smoothing < 1:
             raise ValueError(f"smoothing={self.smoothing!r} is not possible; give 0 or more and less than 1")
 
+    @property
+    def needs(self) -> Needs:
+        view = self.labeler_view
+        return Needs(token_logits=True, spatial_view=view == "spatial", unmixed_view=view == "unmixed")
+
     def build(self, context: MethodContext) -> StlStudent:
         return StlStudent(self, context)
 
@@ -140,9 +152,7 @@ class StlStudent(Method):
     name = "stl_student"
 
     def __init__(self, config: StudentConfig, context: MethodContext) -> None:
-        self.config = config
-        view = config.labeler_view
-        self.needs = Needs(token_logits=True, spatial_view=view == "spatial", unmixed_view=view == "unmixed")
+        self.config, self.needs = config, config.needs
         self.labeler: nn.Module | None = None
         if config.labeler:
             options = {"num_classes": context.num_classes, **config.options, "token_head": True}

@@ -107,7 +107,8 @@ class _Inputs:
     def _training(self, config: TrainConfig, size: tuple[int, int]) -> Digest | str:
         key = ("training", config.data, config.loop.seed if config.data.train_limit else 0, size)
         if key not in self.digests:
-            pictures = training_pictures(config.data, img_size=size, seed=config.loop.seed)
+            pictures = training_pictures(config.data, seed=config.loop.seed)
+            pictures.draw_at(size)
             digest = Digest(self.known)
             digest.add_array(pictures.places)
             for part in pictures.parts:

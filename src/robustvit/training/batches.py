@@ -1,6 +1,6 @@
 """Training batches: any process, from any update on, in a thread beside the network or in worker processes; always the same.
 
-    data = TrainingData(config.data, config.augment, (32, 32), seed=0)
+    data = TrainingData(training_pictures(config.data, seed=0), config.data, config.augment, (32, 32), seed=0)
     for micro_batches in data.batches(128, start_update=300, epochs=10): ...
 
 What comes out is 8-bit and unmixed; `inputs.prepare` does the rest on the network's device.
@@ -30,7 +30,7 @@ from robustvit.training.config import AugmentConfig, DataConfig
 from robustvit.training.inputs import Batch
 from robustvit.training.picture_cache import BasePictures
 from robustvit.training.sampling import Sampling, Shard
-from robustvit.training.training_sets import TrainingPictures, training_pictures
+from robustvit.training.training_sets import TrainingPictures
 
 __all__ = ["Batch", "ShardMaker", "TrainingData"]
 
@@ -83,7 +83,8 @@ class TrainingData:
     """The training pictures of a run.
 
     Args:
-        data: where they come from.
+        pictures: the set; generated ones are drawn at `img_size` from here on.
+        data: how they are read.
         augment: what happens to them.
         img_size: (H, W).
         seed: of the run.
@@ -97,11 +98,12 @@ class TrainingData:
         length: pictures in the set, copies included.
 
     Raises:
-        FileNotFoundError, ValueError: there are no pictures, none can be read, or a setting is not possible.
+        ValueError: no picture can be read, or a setting is not possible.
     """
 
     def __init__(
         self,
+        pictures: TrainingPictures,
         data: DataConfig,
         augment: AugmentConfig,
         img_size: tuple[int, int],
@@ -115,7 +117,8 @@ class TrainingData:
         self.workers = min(data.workers, available_cores())
         self.config, self.augment, self.img_size, self.seed = data, augment, img_size, seed
         augmentation = Augmentation(augment, img_size, seed=seed, mean=augment.mean or mean, with_view=spatial_view)
-        self.pictures = training_pictures(data, img_size=img_size, seed=seed)
+        pictures.draw_at(img_size)
+        self.pictures = pictures
         bases = BasePictures(self.pictures, augmentation.base, data.cache)
         self.maker = ShardMaker(self.pictures, bases, augmentation, seed)
         self.classes, self.num_classes, self.length = self.pictures.classes, self.pictures.num_classes, len(self.pictures)

@@ -7,21 +7,21 @@ with the pictures themselves, in front of them, so that batch statistics are tho
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from functools import reduce
 
 import torch
 from torch import Tensor, nn
 
-from robustvit.methods.base import Method, Needs, Outputs, Step
+from robustvit.methods.base import Method, MethodConfig, Needs, Outputs, Step
 from robustvit.recording.tape import Tape, record
 from robustvit.tasks.classification import soft_cross_entropy
 
 __all__ = ["Forward", "TrainedNetwork", "loss_terms", "needs_of", "token_grid"]
 
 
-def needs_of(methods: Sequence[Method]) -> Needs:
+def needs_of(methods: Iterable[Method | MethodConfig]) -> Needs:
     """All that any of the methods needs."""
     return reduce(lambda both, method: both | method.needs, methods, Needs())
 

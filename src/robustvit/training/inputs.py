@@ -48,14 +48,12 @@ class Inputs:
     Attributes:
         images: float [B, 3, H, W], normalised, distorted, mixed, erased.
         targets: float32 [B, K], mixed and smoothed.
-        labels: int64 [B], of the unmixed pictures.
         view: float [B, 3, H, W], the spatial view, normalised only; None where the batch has none.
         unmixed: float [B, 3, H, W], `images` without mixing; None where nobody asked for it.
     """
 
     images: Tensor
     targets: Tensor
-    labels: Tensor
     view: Tensor | None
     unmixed: Tensor | None = None
 
@@ -101,7 +99,6 @@ def prepare(
     return Inputs(
         images=images,
         targets=mixed_targets(labels, mix, num_classes, smoothing),
-        labels=labels,
         view=None if batch.view is None else normalised(batch.view.to(device, non_blocking=True), mean, std),
         unmixed=(images if mix is None else finished(None)) if with_unmixed else None,
     )

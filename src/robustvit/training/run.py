@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,11 @@ from torch import Tensor, nn
 
 from robustvit.data.normalisation import Normalisation
 from robustvit.data.protocols import protocol_of
-from robustvit.methods.base import Method, MethodContext, Needs, Step
+from robustvit.methods.base import Method, MethodContext, Step
 from robustvit.runtime.randomness import keyed_seed
 from robustvit.training.augment.mixing import draw_mix
 from robustvit.training.batches import Batch, TrainingData
+from robustvit.training.checks import check_combination
 from robustvit.training.config import TrainConfig
 from robustvit.training.config_io import ConfigError
 from robustvit.training.deepaugment.distortion import Distortion
@@ -28,6 +29,7 @@ from robustvit.training.forward import Forward, TrainedNetwork, loss_terms, need
 from robustvit.training.inputs import prepare
 from robustvit.training.networks import build_network, frozen_network
 from robustvit.training.optimization import Schedule, build_optimizer, total_updates
+from robustvit.training.training_sets import TrainingPictures, training_pictures
 
 __all__ = ["NotFiniteError", "Run"]
 
@@ -64,12 +66,13 @@ class Run:
         self.config, self.workers, self.device, self.cache = config, workers, device, cache
         self.seed, loop = config.loop.seed, config.loop
         self.updates_done = 0
-        self.data = self._open_data()
+        check_combination(config)
+        self.needs = needs_of(config.methods.values())
+        pictures = training_pictures(config.data, seed=self.seed)
+        self.num_classes = self._number_of_classes(pictures.num_classes)
         self._build_network()
+        self.data = self._open_data(pictures)
         self.methods = self._build_methods()
-        self.needs = needs_of(self.methods)
-        _check_combination(config, self.needs)
-        self.data.maker.augmentation.with_view = self.needs.spatial_view
         self.distort = self._build_distortion()
         self.ema = self._build_ema()
         workers.shard(self.network)
@@ -85,25 +88,28 @@ class Run:
         self.module = workers.wrap(torch.compile(module) if loop.compile else module, device)  # type: ignore[arg-type]
         self.forward = Forward(self.module, self.network, self.needs)
 
-    def _open_data(self) -> TrainingData:
-        config = self.config
-        with torch.device("meta"):  # only to ask what it takes
-            asked = build_network(replace(config.model, pretrained=False, checkpoint=""), 2, config.augment)
-        self.protocol = protocol_of("model", asked)
-        self.mean, self.std = astuple(Normalisation.of(asked))
-        data = TrainingData(config.data, config.augment, self.protocol.size, seed=self.seed, mean=self.mean)
-        self.num_classes = config.model.num_classes or data.num_classes
-        if data.num_classes > self.num_classes:
+    def _number_of_classes(self, known: int) -> int:
+        """Of the network, for data with `known` classes."""
+        asked = self.config.model.num_classes or known
+        if known > asked:
             raise ConfigError(
-                f"the network has {self.num_classes} classes and {config.data.train} has {data.num_classes}; "
-                "leave model.num_classes out, or give the right number"
+                f"the network has {asked} classes and {self.config.data.train} has {known}; leave model.num_classes out, or "
+                "give the right number"
             )
-        return data
+        return asked
+
+    def _open_data(self, pictures: TrainingPictures) -> TrainingData:
+        config, view = self.config, self.needs.spatial_view
+        size = self.protocol.size
+        return TrainingData(pictures, config.data, config.augment, size, seed=self.seed, mean=self.mean, spatial_view=view)
 
     def _build_network(self) -> None:
+        """The network, and what it takes."""
         config, loop = self.config, self.config.loop
         torch.manual_seed(keyed_seed(self.seed, "network") >> 1)
         network = build_network(config.model, self.num_classes, config.augment)
+        self.protocol = protocol_of("model", network)
+        self.mean, self.std = astuple(Normalisation.of(network))
         if loop.sync_batchnorm and self.workers.world > 1:
             network = nn.SyncBatchNorm.convert_sync_batchnorm(network)
         if loop.grad_checkpointing:
@@ -223,9 +229,8 @@ class Run:
             forward=self.forward,
             images=images,
             targets=made.targets,
-            labels=batch.labels.to(self.device),
             seeds=batch.seeds,
-            share=len(batch.labels) / config.loop.batch_size,
+            share=len(batch.images) / config.loop.batch_size,
             epoch=self.epoch,
             mean=self.mean,
             std=self.std,
@@ -315,23 +320,3 @@ def _not_finite_weights(network: nn.Module) -> list[str]:
         name: getattr(value, "to_local", lambda v=value: v)() for name, value in chain(network.named_parameters(), statistics)
     }
     return [name for name, value in tensors.items() if not bool(torch.isfinite(value.detach()).all())]
-
-
-def _check_combination(config: TrainConfig, needs: Needs) -> None:
-    """Settings that would do nothing, or fail later."""
-    if not config.loss.weight and not config.methods:
-        raise ConfigError("loss.weight=0 leaves no loss to train with; give it a weight, or a method")
-    names = ", ".join(config.methods)
-    for option, is_idle in (("compile", needs.recorded), ("grad_checkpointing", needs.attention)):
-        if is_idle and getattr(config.loop, option):
-            hint = ", or set methods.adl.chunk" if option == "grad_checkpointing" and "adl" in config.methods else ""
-            raise ConfigError(
-                f"loop.{option} has no effect with {names}, whose recording runs the network as it is; switch one of them off"
-                f"{hint}"
-            )
-    if config.model.token_head and not needs.token_logits:
-        raise ConfigError(
-            "model.token_head is on, but no method trains it; add methods.stl_labeler or methods.stl_student, or leave it out"
-        )
-    if needs.token_logits and not config.model.token_head:
-        raise ConfigError(f"{names} needs the classifier of tokens: set model.token_head=true")

@@ -7,7 +7,7 @@ and `scenes`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from PIL import Image
 
 from robustvit.data.layouts import LayoutError, Split, open_samples
 from robustvit.data.readers.class_folders import folder_pictures
-from robustvit.data.samples import Sample, SampleSet, SomeSamples, UnreadablePictureError
+from robustvit.data.samples import DatasetSamples, Sample, SampleSet, SomeSamples, UnreadablePictureError
 from robustvit.data.scenes.dataset import Scenes
 from robustvit.runtime.randomness import keyed_seed
 from robustvit.training.config import DataConfig
@@ -48,6 +48,12 @@ class _Part:
     prefix: str = ""
     labels: tuple[int, ...] | None = None
 
+    def drawn_at(self, size: tuple[int, int]) -> _Part:
+        dataset = getattr(self.pictures, "dataset", None)
+        if not isinstance(dataset, Scenes):
+            return self
+        return replace(self, pictures=DatasetSamples(dataset.at_size(size), self.pictures.name))
+
 
 class TrainingPictures:
     """The training set: some positions of one or several sets.
@@ -66,6 +72,10 @@ class TrainingPictures:
 
     def __len__(self) -> int:
         return len(self.places)
+
+    def draw_at(self, size: tuple[int, int]) -> None:
+        """Gives generated pictures the size (H, W); others have that of their files."""
+        self.parts = tuple(part.drawn_at(size) for part in self.parts)
 
     def keep(self, count: int, seed: int) -> None:
         """Leaves a random subset, the same for the same seed; 0 leaves all."""
@@ -136,31 +146,32 @@ def chosen_positions(length: int, count: int, seed: int) -> NDArray[np.int64]:
     return np.sort(generator.permutation(length)[:count])
 
 
-def training_pictures(config: DataConfig, *, img_size: tuple[int, int], seed: int) -> TrainingPictures:
+def training_pictures(config: DataConfig, *, seed: int) -> TrainingPictures:
     """The pictures of `config.train` and the copies of `config.copies`; of all of these, `train_limit` if that is set.
+
+    They are opened before the network, which is built for their number of classes; only then is its image size known, which
+    `TrainingPictures.draw_at` takes.
 
     Args:
         config: where they are.
-        img_size: (H, W) of generated pictures.
         seed: of the random subset.
 
     Raises:
         FileNotFoundError, LayoutError: they are not there, cannot be read in any order, or have fewer than two classes.
         ValueError: copies of other classes, or a negative limit.
     """
-    clean = _clean_pictures(config, img_size)
+    clean = _clean_pictures(config)
     parts = [_Part(clean), *_copies(config, clean.classes)]
     pictures = TrainingPictures(parts, clean.classes, _number_of_classes(clean))
     pictures.keep(config.train_limit, seed)
     return pictures
 
 
-def _clean_pictures(config: DataConfig, img_size: tuple[int, int]) -> Any:
+def _clean_pictures(config: DataConfig) -> Any:
     source = config.train
     if not source:
         raise ValueError("data.train is empty; give a folder of class folders, a .tar file, cifar10:FOLDER or scenes:20000")
-    how: Any = dict(scene_size=img_size, ignore_orientation=config.ignore_orientation)
-    pictures = open_samples(source, split="train", **how)
+    pictures = open_samples(source, split="train", ignore_orientation=config.ignore_orientation)
     if not hasattr(pictures, "at"):
         raise LayoutError(f"data.train={source} has no access by position; give class folders or a .tar file")
     if not len(pictures):

@@ -175,6 +175,10 @@ class Scenes(Dataset[tuple[Any, int]]):
         batch = self.batch(range(self.length))
         return batch.images, batch.labels
 
+    def at_size(self, size: Size) -> Scenes:
+        """The same scenes on other pixels."""
+        return Scenes(self.split, self.length, size, seed=self.seed, hints=self.hints, transform=self.transform)
+
     def add_to(self, digest: Digest) -> None:
         """What the pictures are a function of."""
         digest.add(self.split, self.seed, self.length, self.size, self.hints, self.transform)

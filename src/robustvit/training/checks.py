@@ -1,0 +1,27 @@
+"""Settings that would do nothing, or fail later: found before network and data are opened."""
+
+from __future__ import annotations
+
+from robustvit.methods.registry import METHODS, method_config
+from robustvit.training.config import TrainConfig
+from robustvit.training.config_io import ConfigError
+
+__all__ = ["check_combination"]
+
+
+def check_combination(config: TrainConfig) -> None:
+    """Asks every method whether it can work in this run.
+
+    Raises:
+        ConfigError: two settings do not go together; the message names both.
+    """
+    if not config.loss.weight and not config.methods:
+        raise ConfigError("loss.weight=0 leaves no loss to train with; give it a weight, or a method")
+    for name, method in config.methods.items():
+        try:
+            method.check(config)
+        except ValueError as error:
+            raise ConfigError(f"methods.{name}: {error}") from error
+    if config.model.token_head and not any(method.needs.token_logits for method in config.methods.values()):
+        able = " or ".join(f"methods.{name}" for name in METHODS if method_config(name).trains_token_head)
+        raise ConfigError(f"model.token_head is on, but no method trains it; add {able}, or leave it out")

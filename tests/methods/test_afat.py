@@ -108,7 +108,6 @@ def reference_step(
         forward=forward,
         images=x,
         targets=F.one_hot(y, 5).float(),
-        labels=y,
         seeds=range(4),
         share=1.0,
         epoch=0.0,

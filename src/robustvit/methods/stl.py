@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from robustvit.methods.base import Method, MethodConfig, MethodContext, Needs, Outputs, Step
 from robustvit.methods.token_labels import (
@@ -23,7 +23,6 @@ from robustvit.methods.token_labels import (
     token_loss,
     token_targets,
 )
-from robustvit.recording.token_grids import token_grids
 from robustvit.runtime.evaluation_mode import evaluation_mode
 
 __all__ = ["LabelerConfig", "LabelerView", "StlLabeler", "StlStudent", "StudentConfig", "Supervision", "TokenMix"]
@@ -153,11 +152,10 @@ class StlStudent(Method):
 
     def __init__(self, config: StudentConfig, context: MethodContext) -> None:
         self.config, self.needs = config, config.needs
-        self.labeler: nn.Module | None = None
+        self.labeler: Any = None
         if config.labeler:
             options = {"num_classes": context.num_classes, **config.options, "token_head": True}
             self.labeler = context.load_network(config.labeler, config.checkpoint, options).eval().requires_grad_(False)
-        self._labeler_grids: dict[tuple[int, int], tuple[int, int]] = {}
 
     def terms(self, step: Step) -> dict[str, Tensor]:
         tokens = _token_logits(step.outputs)
@@ -194,8 +192,5 @@ class StlStudent(Method):
         if self.labeler is None:
             with evaluation_mode(step.network):  # the published program stays in it
                 return _token_logits(step.forward(seen)), student_grid
-        size = (seen.shape[-2], seen.shape[-1])
-        if size not in self._labeler_grids:
-            self._labeler_grids[size] = token_grids(self.labeler, size)[-1]
-        _, logits = self.labeler.forward_tokens(seen)  # type: ignore[operator]
-        return logits, self._labeler_grids[size]
+        _, logits = self.labeler.forward_tokens(seen)
+        return logits, self.labeler.token_grid(*seen.shape[-2:])

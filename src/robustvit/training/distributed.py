@@ -23,6 +23,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
+from robustvit.models.heads.token_head import has_token_head
 from robustvit.runtime.processes import Processes, join_processes
 from robustvit.runtime.ranks import local_rank
 
@@ -79,7 +80,7 @@ class Workers(Processes):
         for block in _blocks(network):
             fully_shard(block)
         fully_shard(network)
-        if hasattr(network, "forward_tokens"):
+        if has_token_head(network):
             register_fsdp_forward_method(network, "forward_tokens")
 
     @contextmanager

@@ -6,7 +6,6 @@ with the pictures themselves, in front of them, so that batch statistics are tho
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from functools import reduce
@@ -18,7 +17,7 @@ from robustvit.methods.base import Method, MethodConfig, Needs, Outputs, Step
 from robustvit.recording.tape import Tape, record
 from robustvit.tasks.classification import soft_cross_entropy
 
-__all__ = ["Forward", "TrainedNetwork", "loss_terms", "needs_of", "token_grid"]
+__all__ = ["Forward", "TrainedNetwork", "loss_terms", "needs_of"]
 
 
 def needs_of(methods: Iterable[Method | MethodConfig]) -> Needs:
@@ -57,7 +56,7 @@ class Forward:
         if not needs.token_logits:
             return Outputs(answer, None, tape)
         logits, token_logits = answer
-        return Outputs(logits, token_logits, tape, token_grid(token_logits.shape[1], images.shape[-2:]))
+        return Outputs(logits, token_logits, tape, self.network.token_grid(*images.shape[-2:]))  # type: ignore[operator]
 
     def run(self, step: Step, methods: Sequence[Method]) -> None:
         """Fills `step.outputs` and `step.companions`."""
@@ -69,14 +68,6 @@ class Forward:
         parts = [_part(outputs, i * B, len(together), B) for i in range(len(companions) + 1)] if companions else [outputs]
         step.companions = dict(zip(companions, parts, strict=False))
         step.outputs = parts[-1]
-
-
-def token_grid(tokens: int, size: Sequence[int]) -> tuple[int, int]:
-    """(Hp, Wp) of `tokens` tokens that tile a picture of `size` = (H, W): the factors whose ratio is nearest to its own."""
-    H, W = size
-    heights = [h for h in range(1, tokens + 1) if tokens % h == 0]
-    Hp = min(heights, key=lambda h: abs(math.log(h * h * W / (tokens * H))))
-    return Hp, tokens // Hp
 
 
 def _part(outputs: Outputs, start: int, total: int, count: int) -> Outputs:

@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from robustvit.corruptions.registry import corruption_names
 from robustvit.metrics import (
-    COMMON15,
-    bootstrap_cells,
+    Interval,
     bootstrap_differences,
-    bootstrap_mean,
     bootstrap_scores,
     mean_accuracy,
     mean_corruption_error,
     relative_mean_corruption_error,
     retention,
 )
-from robustvit.metrics.cell_statistics import (
-    CLEAN,
-    clean_accuracy_of,
-    mean_accuracy_of,
-    mean_corruption_error_of,
-    relative_error_of,
-    retention_of,
-)
+from robustvit.metrics.arrays import ArrayLike
+from robustvit.metrics.bootstrap import Statistic
+from robustvit.metrics.cells import CLEAN, clean_accuracy_of
+from robustvit.metrics.corruption_error import mean_corruption_error_of, relative_mean_corruption_error_of
+from robustvit.metrics.mean_accuracy import mean_accuracy_of
+from robustvit.metrics.retention import retention_of
 
+COMMON15 = corruption_names("common15")
 CELLS = [CLEAN, *[(name, severity) for name in COMMON15 for severity in range(1, 6)]]
 outcomes = st.lists(st.booleans(), min_size=1, max_size=60)
+
+
+def bootstrap_cells(outcomes: ArrayLike, statistic: Statistic, **options: Any) -> Interval:
+    return bootstrap_scores(outcomes, {"score": statistic}, **options)["score"]
+
+
+def bootstrap_mean(outcomes: ArrayLike, **options: Any) -> Interval:
+    return bootstrap_cells(np.asarray(outcomes)[None], lambda accuracies: accuracies[..., 0], **options)
 
 
 def _outcomes(pictures: int = 300) -> np.ndarray:
@@ -71,7 +79,7 @@ def test_the_seed_decides_the_interval() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32 - 1))
-def test_cell_statistics_equal_the_metrics_they_bootstrap(seed: int) -> None:
+def test_statistics_equal_the_metrics_they_bootstrap(seed: int) -> None:
     accuracies = np.random.default_rng(seed).uniform(0.1, 1, len(CELLS))
     rows = {name: accuracies[1:].reshape(15, 5)[i] for i, name in enumerate(COMMON15)}
     errors, clean = {name: 1 - row for name, row in rows.items()}, float(accuracies[0])
@@ -82,10 +90,14 @@ def test_cell_statistics_equal_the_metrics_they_bootstrap(seed: int) -> None:
     )
     assert retention_of(CELLS)(accuracies) == pytest.approx(retention(mean_accuracy(rows), clean))
     assert mean_corruption_error_of(CELLS)(accuracies) == pytest.approx(mean_corruption_error(errors))
-    assert relative_error_of(CELLS)(accuracies) == pytest.approx(relative_mean_corruption_error(errors, 1 - clean))
+    assert relative_mean_corruption_error_of(CELLS)(accuracies) == pytest.approx(
+        relative_mean_corruption_error(errors, 1 - clean)
+    )
 
 
-@pytest.mark.parametrize("statistic", [mean_accuracy_of, retention_of, mean_corruption_error_of, relative_error_of])
+@pytest.mark.parametrize(
+    "statistic", [mean_accuracy_of, retention_of, mean_corruption_error_of, relative_mean_corruption_error_of]
+)
 def test_scores_of_many_cells_get_an_interval(statistic: object) -> None:
     interval = bootstrap_cells(_outcomes(), statistic(CELLS), resamples=300)  # type: ignore[operator]
     assert interval.low < interval.estimate < interval.high

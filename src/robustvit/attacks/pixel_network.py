@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from robustvit.data.normalisation import Normalisation
+from robustvit.metrics.class_subset import keep_classes
 from robustvit.models.class_logits import class_logits
 from robustvit.runtime.memory import is_out_of_memory
 
@@ -43,7 +44,7 @@ class PixelNetwork(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         x = self.normalise(pixels)
         logits = class_logits(self.network(x.to(next(self.network.parameters(), x).dtype)), self.network, len(x)).float()
-        return logits if self.columns is None else logits[:, self.columns]
+        return logits if self.columns is None else keep_classes(logits, self.columns)
 
 
 def channels(values: Sequence[float], like: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import numpy as np
 
 from robustvit.evaluation.classification import Outcome, Task
 from robustvit.evaluation.conditions import CLEAN, Condition
+from robustvit.metrics.accuracy import is_right
 from robustvit.metrics.mean_accuracy import mean_accuracy
 
 __all__ = ["ClassAccuracy", "class_accuracies_of"]
@@ -43,12 +44,13 @@ def class_accuracies_of(conditions: Sequence[Condition], task: Task, outcome: Ou
 def _of_class(conditions: Sequence[Condition], task: Task, outcome: Outcome, target: int) -> ClassAccuracy:
     members = outcome.labels == target
     answers = outcome.predictions[:, members]
-    shares = dict(zip(conditions, (answers == target).mean(axis=1).tolist(), strict=True))
+    right = is_right(answers, outcome.labels[members])
+    shares = dict(zip(conditions, right.mean(axis=1).tolist(), strict=True))
     corrupted: dict[str, list[float]] = {}
     for condition, share in shares.items():
         if condition.severity:
             corrupted.setdefault(condition.name, []).append(share)
-    wrong, counts = np.unique(answers[answers != target], return_counts=True)
+    wrong, counts = np.unique(answers[~right], return_counts=True)
     return ClassAccuracy(
         name=task.class_name(target),
         images=int(members.sum()),

@@ -23,6 +23,8 @@ from robustvit.data.protocols import Protocol
 from robustvit.data.samples import Sample, SampleSet, UnreadablePictureError
 from robustvit.evaluation.attacking import CHANGES, Attacker, size_of_change
 from robustvit.evaluation.conditions import Condition, Damage
+from robustvit.metrics.accuracy import is_right
+from robustvit.metrics.class_subset import keep_classes
 from robustvit.models.class_logits import class_logits
 from robustvit.runtime.interruption import check_interrupted
 from robustvit.runtime.memory import fits_memory
@@ -135,7 +137,7 @@ class Outcome:
     @property
     def correct(self) -> np.ndarray:
         """[conditions, N] bool."""
-        return self.predictions == self.labels
+        return is_right(self.predictions, self.labels)
 
     def only(self, condition: int) -> Outcome:
         """The same pictures under one condition."""
@@ -326,7 +328,7 @@ def logits_of(model: nn.Module, task: Task, images: Tensor) -> Tensor:
     shift = torch.tensor(task.mean, device=parameter.device)[:, None, None] * white
     x = ((images.to(parameter.device).float() - shift) / scale).to(parameter.dtype)
     logits = class_logits(model(x), model, len(x)).detach().float()  # a view of a parameter wants gradients even here
-    return logits if task.columns is None else logits[:, list(task.columns)]
+    return logits if task.columns is None else keep_classes(logits, task.columns)
 
 
 def predict(model: nn.Module, task: Task, images: Tensor) -> tuple[Tensor, Tensor]:

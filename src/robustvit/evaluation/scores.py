@@ -12,23 +12,16 @@ import numpy as np
 
 from robustvit.attacks.attack import Attack
 from robustvit.corruptions.parameters import SEVERITIES
-from robustvit.corruptions.registry import CORRUPTIONS
+from robustvit.corruptions.registry import CORRUPTIONS, corruption_names
 from robustvit.evaluation.classification import Outcome
 from robustvit.evaluation.conditions import CLEAN, Condition
 from robustvit.evaluation.results import Value
 from robustvit.metrics.bootstrap import SAME, Statistic, bootstrap_differences, bootstrap_scores
-from robustvit.metrics.cell_statistics import (
-    Cell,
-    CellAccuracy,
-    MeanAccuracy,
-    clean_accuracy_of,
-    mean_accuracy_of,
-    mean_corruption_error_of,
-    relative_error_of,
-    retention_of,
-)
+from robustvit.metrics.cells import Cell, CellAccuracy, clean_accuracy_of
+from robustvit.metrics.corruption_error import mean_corruption_error_of, relative_mean_corruption_error_of
 from robustvit.metrics.intervals import Interval
-from robustvit.metrics.mean_accuracy import CORRUPTION_SETS
+from robustvit.metrics.mean_accuracy import MeanAccuracy, mean_accuracy_of
+from robustvit.metrics.retention import retention_of
 from robustvit.metrics.wilson import wilson_interval
 
 __all__ = ["Scores", "rows_of", "score_outcome", "with_interval"]
@@ -183,7 +176,7 @@ def _groups(names: Sequence[str]) -> list[str]:
 
 def _has(cells: Sequence[Cell], corruption_set: str) -> bool:
     """Whether all of a set was measured, at all severities."""
-    return {(name, severity) for name in CORRUPTION_SETS[corruption_set] for severity in SEVERITIES} <= set(cells)
+    return {(name, severity) for name in corruption_names(corruption_set) for severity in SEVERITIES} <= set(cells)
 
 
 def _accuracies(cells: Sequence[Cell], names: Sequence[str], is_ever_right: bool) -> dict[str, Statistic]:
@@ -203,5 +196,5 @@ def _accuracies(cells: Sequence[Cell], names: Sequence[str], is_ever_right: bool
 def _alexnet_scores(cells: Sequence[Cell]) -> dict[str, Statistic]:
     if not _has(cells, "common15"):
         return {}
-    relative = {"relative_mean_corruption_error": relative_error_of(cells)} if ("clean", 0) in cells else {}
+    relative = {"relative_mean_corruption_error": relative_mean_corruption_error_of(cells)} if ("clean", 0) in cells else {}
     return {"mean_corruption_error": mean_corruption_error_of(cells), **relative}

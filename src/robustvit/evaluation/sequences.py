@@ -17,8 +17,8 @@ from robustvit.evaluation.results import CellResult
 from robustvit.evaluation.scores import Scores
 from robustvit.metrics.alexnet import ALEXNET_FLIPS
 from robustvit.metrics.bootstrap import Statistic
-from robustvit.metrics.flips import flip_probability, sequence_rule
-from robustvit.metrics.top5_distance import LARGEST_DISTANCE, sequence_top5_distance
+from robustvit.metrics.flips import flip_probability, mfp, mfr, sequence_rule
+from robustvit.metrics.top5_distance import LARGEST_DISTANCE, mean_ut5d, sequence_top5_distance
 from robustvit.runtime.interruption import check_interrupted
 from robustvit.runtime.prefetch import Prefetch
 from robustvit.runtime.processes import Processes
@@ -148,13 +148,13 @@ def score_sequences(outcome: SequenceOutcome, kinds: Sequence[str], benchmark: B
         benchmark: "imagenet" divides by AlexNet's flips as well.
     """
     K = len(kinds)
-    summary: dict[str, Statistic] = {"mean_flip_probability": lambda means: means[..., :K].mean(-1)}
+    summary: dict[str, Statistic] = {"mean_flip_probability": lambda means: mfp(means[..., :K])}
     if benchmark == "imagenet":
         baseline = np.array([ALEXNET_FLIPS.values[kind] for kind in kinds])
-        summary["mean_flip_rate"] = lambda means: (means[..., :K] / baseline).mean(-1)
+        summary["mean_flip_rate"] = lambda means: mfr(means[..., :K], baseline)
     cells, table = [(kind, 0) for kind in kinds], outcome.flips.T
     if np.isfinite(outcome.distances).all():
         cells += [(f"{kind} top-5 distance", 0) for kind in kinds]
         table = np.concatenate([table, outcome.distances.T / LARGEST_DISTANCE])  # as fractions
-        summary["mean_top5_distance"] = lambda means: LARGEST_DISTANCE * means[..., K:].mean(-1)
+        summary["mean_top5_distance"] = lambda means: LARGEST_DISTANCE * mean_ut5d(means[..., K:])
     return Scores(outcome.ids, tuple(cells), table, summary)

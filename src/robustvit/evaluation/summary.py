@@ -30,10 +30,8 @@ class Summaries:
 def cells_of(suites: Sequence[str], conditions: Sequence[Condition], outcome: Outcome) -> list[CellResult]:
     """A cell for every condition; `suites` says which suite each of them belongs to."""
     cells = []
-    for suite, condition, predictions, confidences, changes in zip(
-        suites, conditions, outcome.predictions, outcome.confidences, outcome.changes, strict=True
-    ):
-        correct = predictions == outcome.labels
+    answers = (outcome.predictions, outcome.correct, outcome.confidences, outcome.changes)
+    for suite, condition, predictions, correct, confidences, changes in zip(suites, conditions, *answers, strict=True):
         accuracy = with_interval(wilson_interval(int(correct.sum()), len(correct))) if len(correct) else None
         gap = calibration_error(confidences.clip(0, 1), correct) if len(correct) else None
         lost = int((predictions == NO_ANSWER).sum())

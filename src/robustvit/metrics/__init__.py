@@ -1,6 +1,8 @@
-"""Robustness metrics: one definition a file, pure functions, fractions in 0..1.
+"""Robustness metrics: one definition per file, pure functions, fractions in 0..1.
 
-Tensors on any device, arrays and sequences are accepted. Nothing here runs a network or reads a data set.
+What is exported here checks what it is given: tensors on any device, arrays and sequences. The definition itself is a function
+over arrays in the same file, which evaluations call too (and bootstrap): changing it changes what a report prints.
+Nothing here runs a network or reads a dataset.
 """
 
 from __future__ import annotations
@@ -10,12 +12,10 @@ from robustvit.metrics.alexnet import (
     ALEXNET_ERRORS,
     ALEXNET_EXTRA_ERRORS,
     ALEXNET_FLIPS,
-    COMMON15,
-    EXTRA4,
     ErrorTable,
     ValueTable,
 )
-from robustvit.metrics.bootstrap import bootstrap_cells, bootstrap_differences, bootstrap_mean, bootstrap_scores
+from robustvit.metrics.bootstrap import bootstrap_differences, bootstrap_scores
 from robustvit.metrics.calibration import calibration_error, expected_calibration_error
 from robustvit.metrics.class_subset import ClassSubset, imagenet_subset, subset_accuracy, subset_predictions
 from robustvit.metrics.corruption_error import (
@@ -27,7 +27,7 @@ from robustvit.metrics.corruption_error import (
 )
 from robustvit.metrics.flips import flip_probability, flip_rates, mean_flip_probability, mean_flip_rate, sequence_rule
 from robustvit.metrics.intervals import Interval
-from robustvit.metrics.mean_accuracy import CORRUPTION_SETS, mean_accuracy
+from robustvit.metrics.mean_accuracy import mean_accuracy
 from robustvit.metrics.retention import retention
 from robustvit.metrics.top5_distance import mean_top5_distance, ranking, sequence_top5_distance, top5_distance
 from robustvit.metrics.wilson import wilson_interval
@@ -37,17 +37,12 @@ __all__ = [
     "ALEXNET_ERRORS",
     "ALEXNET_EXTRA_ERRORS",
     "ALEXNET_FLIPS",
-    "COMMON15",
-    "CORRUPTION_SETS",
-    "EXTRA4",
     "ClassSubset",
     "ErrorTable",
     "Interval",
     "ValueTable",
     "accuracy",
-    "bootstrap_cells",
     "bootstrap_differences",
-    "bootstrap_mean",
     "bootstrap_scores",
     "calibration_error",
     "correctness",

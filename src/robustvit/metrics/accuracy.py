@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from robustvit.metrics.arrays import ArrayLike, IntArray, to_floats, to_integers
+from robustvit.metrics.arrays import ArrayLike, FloatArray, IntArray, to_floats, to_integers
 
-__all__ = ["accuracy", "correctness", "error", "predicted_classes"]
+__all__ = ["accuracy", "correctness", "error", "is_right", "predicted_classes", "share_right"]
+
+
+def is_right(predictions: NDArray[Any] | int, targets: NDArray[Any] | int) -> NDArray[np.bool_]:
+    """The definition: whether a predicted class [..., n] is the target [n]."""
+    return np.equal(predictions, targets)
+
+
+def share_right(right: NDArray[np.bool_], counts: NDArray[Any]) -> FloatArray:
+    """The definition: the accuracy over samples [n] that count [..., n] times each, such as once, or as often as drawn."""
+    return counts @ right.astype(np.float64) / counts.sum(-1)
 
 
 def predicted_classes(outputs: ArrayLike) -> IntArray:
@@ -30,7 +42,7 @@ def correctness(outputs: ArrayLike, targets: ArrayLike) -> NDArray[np.bool_]:
     predicted, wanted = predicted_classes(outputs), to_integers(targets, "targets")
     if predicted.shape != wanted.shape:
         raise ValueError(f"{list(predicted.shape)} predictions for targets of shape {list(wanted.shape)}; give one for each")
-    return predicted == wanted
+    return is_right(predicted, wanted)
 
 
 def accuracy(outputs: ArrayLike, targets: ArrayLike) -> float:
@@ -38,7 +50,7 @@ def accuracy(outputs: ArrayLike, targets: ArrayLike) -> float:
     correct = correctness(outputs, targets)
     if not len(correct):
         raise ValueError("the accuracy of no samples is not defined; the data set or subset is empty")
-    return float(correct.mean())
+    return float(share_right(correct, np.ones(len(correct))))
 
 
 def error(outputs: ArrayLike, targets: ArrayLike) -> float:

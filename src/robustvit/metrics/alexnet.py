@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["ALEXNET_ERRORS", "ALEXNET_EXTRA_ERRORS", "ALEXNET_FLIPS", "COMMON15", "EXTRA4", "ErrorTable", "ValueTable"]
+__all__ = ["ALEXNET_ERRORS", "ALEXNET_EXTRA_ERRORS", "ALEXNET_FLIPS", "ErrorTable", "ValueTable"]
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,3 @@ ALEXNET_FLIPS = ValueTable(
     confirmed=False,
 )
 """To be confirmed: reproduces published mFR in aggregate; no published file was found. Replace it if you have one."""
-
-COMMON15: tuple[str, ...] = tuple(ALEXNET_ERRORS.errors)
-EXTRA4: tuple[str, ...] = tuple(ALEXNET_EXTRA_ERRORS.values)

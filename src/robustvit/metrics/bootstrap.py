@@ -13,15 +13,7 @@ import numpy as np
 from robustvit.metrics.arrays import ArrayLike, FloatArray, require_fractions, to_floats
 from robustvit.metrics.intervals import Interval
 
-__all__ = [
-    "FEW_PICTURES",
-    "SAME",
-    "Statistic",
-    "bootstrap_cells",
-    "bootstrap_differences",
-    "bootstrap_mean",
-    "bootstrap_scores",
-]
+__all__ = ["FEW_PICTURES", "SAME", "Statistic", "bootstrap_differences", "bootstrap_scores"]
 
 Statistic = Callable[[FloatArray], FloatArray]
 """Accuracies of the cells [..., cells] -> score [...]."""
@@ -31,21 +23,6 @@ FEW_PICTURES = 30
 SAME = 1e-12
 """Scores that differ by less are equal: their sums were rounded otherwise."""
 _COUNTS_AT_ONCE = 4_000_000
-
-
-def bootstrap_mean(outcomes: ArrayLike, *, level: float = 0.95, resamples: int = 1000, seed: int = 0) -> Interval:
-    """Interval for the mean of per-picture outcomes [n] in 0..1, such as correctness."""
-    values = to_floats(outcomes, "outcomes")
-    if values.ndim != 1:
-        raise ValueError(f"outcomes must be one for each picture [n], got shape {list(values.shape)}")
-    return bootstrap_cells(values[None], _first_cell, level=level, resamples=resamples, seed=seed)
-
-
-def bootstrap_cells(
-    outcomes: ArrayLike, statistic: Statistic, *, level: float = 0.95, resamples: int = 1000, seed: int = 0
-) -> Interval:
-    """Interval for a score of several cells that show the same pictures; see `bootstrap_scores`."""
-    return bootstrap_scores(outcomes, {"": statistic}, level=level, resamples=resamples, seed=seed)[""]
 
 
 def bootstrap_scores(
@@ -58,7 +35,7 @@ def bootstrap_scores(
 
     Args:
         outcomes: [cells, pictures], each in 0..1; column j is the same picture in every cell.
-        statistics: name -> accuracies [..., cells] -> score [...]; see `robustvit.metrics.cell_statistics`.
+        statistics: name -> accuracies [..., cells] -> score [...]; such as `mean_corruption_error_of(cells)`.
         level: of confidence; the interval lies between the quantiles (1 - level)/2 and (1 + level)/2.
         resamples: number of draws.
         seed: of the draws.
@@ -116,10 +93,6 @@ def _interval(means: FloatArray, drawn: FloatArray, score: Statistic, level: flo
         )
     low, high = (np.nan, np.nan) if np.ptp(scores) < SAME else np.quantile(scores, [(1 - level) / 2, (1 + level) / 2])
     return Interval(float(score(means)), float(low), float(high), level, resamples, seed)
-
-
-def _first_cell(accuracies: FloatArray) -> FloatArray:
-    return accuracies[..., 0]
 
 
 def _resampled_accuracies(values: FloatArray, resamples: int, seed: int) -> FloatArray:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
 
 from robustvit.metrics.accuracy import accuracy
 from robustvit.metrics.arrays import ArrayLike, IntArray, to_floats, to_integers
 from robustvit.metrics.imagenet_classes import IMAGENET_A_INDICES, IMAGENET_R_INDICES, IMAGENET_WNIDS
 
-__all__ = ["ClassSubset", "imagenet_subset", "subset_accuracy", "subset_predictions"]
+__all__ = ["ClassSubset", "imagenet_subset", "keep_classes", "subset_accuracy", "subset_predictions"]
+
+Scores = TypeVar("Scores", Tensor, NDArray[Any])
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,11 @@ def imagenet_subset(name: Literal["a", "r"]) -> ClassSubset:
     return ClassSubset(f"ImageNet-{name.upper()}", indices, tuple(IMAGENET_WNIDS[i] for i in indices))
 
 
+def keep_classes(scores: Scores, classes: Sequence[int]) -> Scores:
+    """The definition: of scores [n, K] only the columns of these classes, in their order, compete: [n, classes]."""
+    return scores[:, list(classes)]
+
+
 def subset_predictions(logits: ArrayLike, subset: ClassSubset | Sequence[int]) -> IntArray:
     """The arg-max over the subset's columns of logits [n, K], as positions 0, 1, ... in the subset.
 
@@ -50,7 +59,7 @@ def subset_predictions(logits: ArrayLike, subset: ClassSubset | Sequence[int]) -
     scores = to_floats(logits, "logits")
     if scores.ndim != 2 or scores.shape[1] <= indices[-1]:
         raise ValueError(f"logits must be [n, K] with K above {indices[-1]}, got shape {list(scores.shape)}")
-    return scores[:, indices].argmax(axis=1).astype(np.int64)
+    return keep_classes(scores, indices.tolist()).argmax(axis=1).astype(np.int64)
 
 
 def subset_accuracy(

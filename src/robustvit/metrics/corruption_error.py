@@ -1,7 +1,8 @@
 """Corruption error (CE), its mean over the 15 common corruptions (mCE), and both relative to the clean error.
 
-Errors are given as corruption -> errors at the severities, in order. `E[c,s]` are the errors of the network, `A[c,s]` those of
-the baseline, `E0` and `A0` the clean errors.
+`E[c,s]` are the errors of the network, `A[c,s]` those of the baseline, `E0` and `A0` the clean errors. `ce`, `mce`,
+`relative_ce` and `relative_mce` are the definitions, over arrays; the other functions check what they are given and call
+these: with corruption -> errors at the severities, in order, or (`..._of`) with the accuracies of all cells of a run.
 """
 
 from __future__ import annotations
@@ -12,71 +13,130 @@ import numpy as np
 
 from robustvit.corruptions.parameters import SEVERITIES
 from robustvit.metrics.alexnet import ALEXNET_ERRORS, ALEXNET_EXTRA_ERRORS, ErrorTable, ValueTable
-from robustvit.metrics.arrays import ArrayLike, FloatArray, require_fractions, require_names, to_floats
+from robustvit.metrics.arrays import ArrayLike, FloatArray, IntArray, require_fractions, require_names, to_floats
+from robustvit.metrics.bootstrap import Statistic
+from robustvit.metrics.cells import Cell, clean_accuracy_of, positions_of
 
 __all__ = [
     "SEVERITIES",
+    "ce",
     "corruption_errors",
     "extra_corruption_errors",
+    "mce",
     "mean_corruption_error",
+    "mean_corruption_error_of",
+    "relative_ce",
     "relative_corruption_errors",
+    "relative_mce",
     "relative_mean_corruption_error",
+    "relative_mean_corruption_error_of",
 ]
 
 Errors = Mapping[str, ArrayLike]
 
 
+def ce(errors: FloatArray, baseline: FloatArray) -> FloatArray:
+    """The definition: `CE_c = sum_s E[c,s] / sum_s A[c,s]`, of E [..., severities] and A [..., severities]."""
+    return errors.sum(-1) / baseline.sum(-1)
+
+
+def mce(errors: FloatArray, baseline: FloatArray) -> FloatArray:
+    """The definition: the mean over c of `CE_c`, of E [..., corruptions, severities] and A [corruptions, severities]."""
+    return ce(errors, baseline).mean(-1)
+
+
+def relative_ce(lost: FloatArray, baseline: FloatArray, baseline_clean: float) -> FloatArray:
+    """The definition: `rCE_c = sum_s (E[c,s] - E0) / sum_s (A[c,s] - A0)`.
+
+    Args:
+        lost: E - E0, [..., severities].
+        baseline: A, [..., severities].
+        baseline_clean: A0.
+    """
+    return lost.sum(-1) / (baseline.sum(-1) - baseline.shape[-1] * baseline_clean)
+
+
+def relative_mce(lost: FloatArray, baseline: FloatArray, baseline_clean: float) -> FloatArray:
+    """The definition: the mean over c of `rCE_c`, of E - E0 [..., corruptions, severities]; see `relative_ce`."""
+    return relative_ce(lost, baseline, baseline_clean).mean(-1)
+
+
 def corruption_errors(
     errors: Errors, *, baseline: ErrorTable = ALEXNET_ERRORS, severities: Sequence[int] = SEVERITIES
 ) -> dict[str, float]:
-    """`CE_c = sum_s E[c,s] / sum_s A[c,s]` for every given corruption that the baseline has.
+    """`CE_c` for every given corruption that the baseline has.
 
     Args:
         errors: corruption -> errors at `severities`.
         baseline: what to divide by.
         severities: the published CE takes all five; with fewer, both sums run over these.
     """
-    sums = {
-        c: _row(errors[c], c, severities).sum() / _baseline_row(baseline, c, severities).sum()
-        for c in baseline.errors
-        if c in errors
-    }
-    return {corruption: float(value) for corruption, value in sums.items()}
+    names = [c for c in baseline.errors if c in errors]
+    values = ce(_table(errors, names, severities), _baseline_table(baseline, names, severities))
+    return dict(zip(names, values.tolist(), strict=True))
 
 
 def mean_corruption_error(
     errors: Errors, *, baseline: ErrorTable = ALEXNET_ERRORS, severities: Sequence[int] = SEVERITIES
 ) -> float:
     """mCE: the mean of `CE_c` over the corruptions of the baseline, all of which must be given. Others are left out."""
-    require_names(errors, baseline.errors, "mCE")
-    return float(np.mean([*corruption_errors(errors, baseline=baseline, severities=severities).values()]))
+    names = [*baseline.errors]
+    require_names(errors, names, "mCE")
+    return float(mce(_table(errors, names, severities), _baseline_table(baseline, names, severities)))
 
 
 def relative_corruption_errors(
     errors: Errors, clean_error: float, *, baseline: ErrorTable = ALEXNET_ERRORS, severities: Sequence[int] = SEVERITIES
 ) -> dict[str, float]:
-    """`rCE_c = sum_s (E[c,s] - E0) / sum_s (A[c,s] - A0)` for every given corruption that the baseline has."""
-    require_fractions(np.asarray(clean_error, dtype=np.float64), "the clean error")
-    relative = {}
-    for corruption in (c for c in baseline.errors if c in errors):
-        lost = (_row(errors[corruption], corruption, severities) - clean_error).sum()
-        relative[corruption] = float(lost / (_baseline_row(baseline, corruption, severities) - baseline.clean_error).sum())
-    return relative
+    """`rCE_c` for every given corruption that the baseline has."""
+    names = [c for c in baseline.errors if c in errors]
+    lost = _table(errors, names, severities) - _checked_clean(clean_error)
+    values = relative_ce(lost, _baseline_table(baseline, names, severities), baseline.clean_error)
+    return dict(zip(names, values.tolist(), strict=True))
 
 
 def relative_mean_corruption_error(
     errors: Errors, clean_error: float, *, baseline: ErrorTable = ALEXNET_ERRORS, severities: Sequence[int] = SEVERITIES
 ) -> float:
     """Relative mCE: the mean of `rCE_c` over the corruptions of the baseline, all of which must be given."""
-    require_names(errors, baseline.errors, "relative mCE")
-    relative = relative_corruption_errors(errors, clean_error, baseline=baseline, severities=severities)
-    return float(np.mean([*relative.values()]))
+    names = [*baseline.errors]
+    require_names(errors, names, "relative mCE")
+    lost = _table(errors, names, severities) - _checked_clean(clean_error)
+    return float(relative_mce(lost, _baseline_table(baseline, names, severities), baseline.clean_error))
+
+
+def mean_corruption_error_of(cells: Sequence[Cell], *, baseline: ErrorTable = ALEXNET_ERRORS) -> Statistic:
+    """mCE as a statistic; needs the cells of every corruption of the baseline at all five severities."""
+    rows, table = _baseline_positions(cells, baseline), _baseline_table(baseline, [*baseline.errors], SEVERITIES)
+    return lambda accuracies: mce(1 - accuracies[..., rows], table)
+
+
+def relative_mean_corruption_error_of(cells: Sequence[Cell], *, baseline: ErrorTable = ALEXNET_ERRORS) -> Statistic:
+    """Relative mCE as a statistic; needs the clean cell as well."""
+    rows, table = _baseline_positions(cells, baseline), _baseline_table(baseline, [*baseline.errors], SEVERITIES)
+    clean = clean_accuracy_of(cells)
+
+    def score(accuracies: FloatArray) -> FloatArray:
+        lost = clean(accuracies)[..., None, None] - accuracies[..., rows]  # E[c,s] - E0
+        return relative_mce(lost, table, baseline.clean_error)
+
+    return score
 
 
 def extra_corruption_errors(errors: Errors, *, baseline: ValueTable = ALEXNET_EXTRA_ERRORS) -> dict[str, float]:
     """CE of the extra corruptions, over all five severities. To be reported as "CE (extra)": they are not part of mCE."""
     given = {c: _row(errors[c], c, SEVERITIES) for c in baseline.values if c in errors}
     return {corruption: float(row.mean() / baseline.values[corruption]) for corruption, row in given.items()}
+
+
+def _baseline_positions(cells: Sequence[Cell], baseline: ErrorTable) -> IntArray:
+    """[corruptions, severities] positions in `cells`."""
+    return np.array([positions_of(cells, [(corruption, s) for s in SEVERITIES]) for corruption in baseline.errors])
+
+
+def _table(errors: Errors, names: Sequence[str], severities: Sequence[int]) -> FloatArray:
+    """[names, severities]."""
+    return np.array([_row(errors[name], name, severities) for name in names]).reshape(len(names), len(severities))
 
 
 def _row(values: ArrayLike, corruption: str, severities: Sequence[int]) -> FloatArray:
@@ -89,7 +149,14 @@ def _row(values: ArrayLike, corruption: str, severities: Sequence[int]) -> Float
     return row
 
 
-def _baseline_row(baseline: ErrorTable, corruption: str, severities: Sequence[int]) -> FloatArray:
+def _baseline_table(baseline: ErrorTable, names: Sequence[str], severities: Sequence[int]) -> FloatArray:
+    """[names, severities]."""
     if not severities or not set(severities) <= set(SEVERITIES) or len(set(severities)) != len(severities):
         raise ValueError(f"severities={tuple(severities)} is not possible; choose some of {SEVERITIES}, each once")
-    return np.array([baseline.errors[corruption][s - 1] for s in severities])
+    rows = [[baseline.errors[name][s - 1] for s in severities] for name in names]
+    return np.array(rows).reshape(len(names), len(severities))
+
+
+def _checked_clean(clean_error: float) -> float:
+    require_fractions(np.asarray(clean_error, dtype=np.float64), "the clean error")
+    return clean_error

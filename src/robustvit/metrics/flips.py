@@ -1,22 +1,29 @@
-"""Flip probability (FP), flip rate (FR) and its mean over types (mFR): how often a prediction changes along a sequence."""
+"""Flip probability (FP), flip rate (FR) and its mean over types (mFR): how often a prediction changes along a sequence.
+
+`mfp` and `mfr` are the definitions of the means over types, over arrays: evaluation bootstraps them. The documented functions
+check mappings and call these.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
 
 from robustvit.metrics.alexnet import ALEXNET_FLIPS, ValueTable
-from robustvit.metrics.arrays import ArrayLike, require_fractions, require_names, to_integers
+from robustvit.metrics.arrays import ArrayLike, FloatArray, require_fractions, require_names, to_integers
 
 __all__ = [
     "SequenceRule",
     "flip_probability",
+    "flip_rate",
     "flip_rates",
     "frame_pairs",
     "mean_flip_probability",
     "mean_flip_rate",
+    "mfp",
+    "mfr",
     "sequence_rule",
 ]
 
@@ -60,21 +67,49 @@ def flip_probability(predictions: ArrayLike, rule: SequenceRule, *, difficulty: 
     return float((classes[:, later] != classes[:, earlier]).mean())
 
 
+def mfp(probabilities: FloatArray) -> FloatArray:
+    """The definition: the mean of FP [..., types] over types."""
+    return probabilities.mean(-1)
+
+
+def flip_rate(probabilities: FloatArray, baseline: FloatArray) -> FloatArray:
+    """The definition: `FR_p = FP_p / FP_p(baseline)`, [..., types] each."""
+    return probabilities / baseline
+
+
+def mfr(probabilities: FloatArray, baseline: FloatArray) -> FloatArray:
+    """The definition: the mean of FR over types, of FP [..., types] and that of the baseline [types]."""
+    return flip_rate(probabilities, baseline).mean(-1)
+
+
 def flip_rates(probabilities: Mapping[str, float], *, baseline: ValueTable = ALEXNET_FLIPS) -> dict[str, float]:
-    """`FR_p = FP_p / FP_p(baseline)` for every given type that the baseline has."""
-    for name, value in probabilities.items():
-        require_fractions(np.asarray(value, dtype=np.float64), f"the flip probability of {name}")
-    return {name: probabilities[name] / value for name, value in baseline.values.items() if name in probabilities}
+    """`FR_p` for every given type that the baseline has."""
+    names = [name for name in baseline.values if name in probabilities]
+    rates = flip_rate(_probabilities(probabilities, names), _baseline(baseline, names))
+    return dict(zip(names, rates.tolist(), strict=True))
 
 
 def mean_flip_rate(probabilities: Mapping[str, float], *, baseline: ValueTable = ALEXNET_FLIPS) -> float:
     """mFR: the mean of FR over the types of the baseline, all of which must be given. Print `baseline.name` with it."""
-    require_names(probabilities, baseline.values, "mFR")
-    return float(np.mean([*flip_rates(probabilities, baseline=baseline).values()]))
+    names = [*baseline.values]
+    require_names(probabilities, names, "mFR")
+    return float(mfr(_probabilities(probabilities, names), _baseline(baseline, names)))
 
 
 def mean_flip_probability(probabilities: Mapping[str, float]) -> float:
     """The plain mean over the given types: the CIFAR-P score, which is not divided by anything."""
     if not probabilities:
         raise ValueError("the mean flip probability over no types is not defined; give at least one")
-    return float(np.mean([*probabilities.values()]))
+    return float(mfp(np.array([*probabilities.values()], dtype=np.float64)))
+
+
+def _probabilities(given: Mapping[str, float], names: Sequence[str]) -> FloatArray:
+    """[names]."""
+    for name in names:
+        require_fractions(np.asarray(given[name], dtype=np.float64), f"the flip probability of {name}")
+    return np.array([given[name] for name in names], dtype=np.float64)
+
+
+def _baseline(table: ValueTable, names: Sequence[str]) -> FloatArray:
+    """[names]."""
+    return np.array([table.values[name] for name in names])

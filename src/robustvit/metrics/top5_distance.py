@@ -1,4 +1,7 @@
-"""Top-5 distance: how far the five best classes move from frame to frame (uT5D), also divided by a baseline (T5D, mT5D)."""
+"""Top-5 distance: how far the five best classes move from frame to frame (uT5D), also divided by a baseline (T5D, mT5D).
+
+`mean_ut5d` and `mt5d` are the definitions of the means over types, over arrays: evaluation bootstraps the first.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,18 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from robustvit.metrics.arrays import ArrayLike, IntArray, require_names, to_floats, to_integers
+from robustvit.metrics.arrays import ArrayLike, FloatArray, IntArray, require_names, to_floats, to_integers
 from robustvit.metrics.flips import SequenceRule, frame_pairs
 
-__all__ = ["LARGEST_DISTANCE", "mean_top5_distance", "ranking", "sequence_top5_distance", "top5_distance"]
+__all__ = [
+    "LARGEST_DISTANCE",
+    "mean_top5_distance",
+    "mean_ut5d",
+    "mt5d",
+    "ranking",
+    "sequence_top5_distance",
+    "top5_distance",
+]
 
 LARGEST_DISTANCE = 18
 """Three of the five leave and the other two go ahead."""
@@ -53,14 +64,29 @@ def sequence_top5_distance(rankings: ArrayLike, rule: SequenceRule, *, difficult
     return float(top5_distance(classes[:, earlier], classes[:, later]).mean())
 
 
-def mean_top5_distance(distances: Mapping[str, float], baseline: Mapping[str, float]) -> float:
-    """mT5D: the mean over types of `T5D_p = uT5D_p / uT5D_p(baseline)`. No baseline is shipped: give your own.
+def mean_ut5d(distances: FloatArray) -> FloatArray:
+    """The definition: the mean of uT5D [..., types] over types, in whatever unit it is given."""
+    return distances.mean(-1)
+
+
+def mt5d(distances: FloatArray, baseline: FloatArray) -> FloatArray:
+    """The definition: the mean over types of `T5D_p = uT5D_p / uT5D_p(baseline)`, of [..., types] and [types]."""
+    return (distances / baseline).mean(-1)
+
+
+def mean_top5_distance(distances: Mapping[str, float], baseline: Mapping[str, float] | None = None) -> float:
+    """The mean of uT5D over types, as evaluations report it; with a baseline mT5D. No baseline is shipped: give your own.
 
     Args:
         distances: type -> uT5D; all types of the baseline.
         baseline: type -> uT5D of the reference network, above 0.
     """
+    if baseline is None:
+        if not distances:
+            raise ValueError("the mean top-5 distance over no types is not defined; give at least one")
+        return float(mean_ut5d(to_floats([*distances.values()], "top-5 distances")))
     require_names(distances, baseline, "mT5D")
     if not baseline or min(baseline.values()) <= 0:
         raise ValueError(f"the baseline of mT5D must have distances above 0 for every type, got {dict(baseline)}")
-    return float(np.mean([distances[name] / value for name, value in baseline.items()]))
+    given, divisors = ([values[name] for name in baseline] for values in (distances, baseline))
+    return float(mt5d(to_floats(given, "top-5 distances"), to_floats(divisors, "the baseline of mT5D")))

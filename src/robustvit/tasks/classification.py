@@ -14,7 +14,9 @@ from torch import Tensor, nn
 
 from robustvit.data.samples import Sample, SampleSet
 from robustvit.metrics import measures
+from robustvit.metrics.accuracy import is_right, share_right
 from robustvit.metrics.calibration import calibration_error
+from robustvit.metrics.class_subset import keep_classes
 from robustvit.metrics.intervals import Interval
 from robustvit.metrics.wilson import wilson_interval
 from robustvit.models.class_logits import class_logits
@@ -138,7 +140,7 @@ class Classification(Task):
     def logits(self, network: nn.Module, inputs: Tensor) -> Tensor:
         """[B, K] of the outputs that compete, in float32."""
         logits = class_logits(network(inputs), network, len(inputs)).detach().float()  # a view of a parameter wants gradients
-        return logits if self.matching is None or self.columns is None else logits[:, list(self.columns)]
+        return logits if self.matching is None or self.columns is None else keep_classes(logits, self.columns)
 
     @torch.inference_mode()
     def predict(self, network: nn.Module, inputs: Tensor) -> list[ClassPrediction]:
@@ -158,7 +160,7 @@ class Classification(Task):
 
     def score(self, tallies: Tallies, counts: np.ndarray) -> dict[str, np.ndarray]:
         """The share of right answers."""
-        return {self.primary.key: counts @ correct(tallies).astype(np.float64) / counts.sum(-1)}
+        return {self.primary.key: share_right(correct(tallies), counts)}
 
     def interval(self, key: str, tallies: Tallies) -> Interval | None:
         """Wilson's, which is made for a share."""
@@ -186,8 +188,8 @@ class Classification(Task):
         return self.bound.names.get(position) or f"output {output}"
 
     def answer(self, prediction: ClassPrediction, target: int) -> Answer:
-        is_right = prediction.position == target
-        return Answer(self.class_name(prediction.position), prediction.confidence, is_right)
+        right = bool(is_right(prediction.position, target))
+        return Answer(self.class_name(prediction.position), prediction.confidence, right)
 
     def target_text(self, target: int) -> str:
         return self.class_name(target)
@@ -212,7 +214,7 @@ class Classification(Task):
 
 def correct(tallies: Tallies) -> np.ndarray:
     """bool [N]: whether the answers are right."""
-    return tallies["prediction"] == tallies["label"]
+    return is_right(tallies["prediction"], tallies["label"])
 
 
 def count_outputs(network: Any, size: tuple[int, int]) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from grey_network import ByGrey
 from numpy.typing import NDArray
 from PIL import Image
@@ -25,7 +26,7 @@ from robustvit.metrics.flips import flip_probability, mfp, mfr
 from robustvit.metrics.imagenet_classes import IMAGENET_WNIDS
 from robustvit.metrics.mean_accuracy import mean_over_types
 from robustvit.metrics.retention import retained
-from robustvit.metrics.top5_distance import mean_ut5d, sequence_top5_distance
+from robustvit.metrics.top5_distance import mean_ut5d, rank_classes, sequence_top5_distance
 
 LEVELS = [10 * k for k in range(6)]
 """Greys of the images of six classes."""
@@ -178,6 +179,16 @@ def test_the_means_over_films_are_those_of_the_definitions(change: Change) -> No
         "mean_flip_rate": 3,
         "mean_top5_distance": 18 * 3,  # of distances as fractions of the largest one
     }
+
+
+def _same_order(scores: Tensor) -> Tensor:
+    return scores.argsort(-1) * 0 + torch.arange(scores.shape[-1])
+
+
+def test_the_order_of_classes_is_that_of_the_definition(change: Change) -> None:
+    change(rank_classes, _same_order)
+    model = rv.evaluate(ByGrey(), Scenes("test", 1), "imagenet-p", examples=0).models[0]
+    assert {(cell.flip_probability, cell.top5_distance) for cell in model.cells} == {(0, 0)}
 
 
 def test_flips_and_distances_of_a_film_are_those_of_the_definitions(change: Change) -> None:

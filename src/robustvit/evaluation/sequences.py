@@ -18,7 +18,7 @@ from robustvit.evaluation.scores import Scores
 from robustvit.metrics.alexnet import ALEXNET_FLIPS
 from robustvit.metrics.bootstrap import Statistic
 from robustvit.metrics.flips import flip_probability, mfp, mfr, sequence_rule
-from robustvit.metrics.top5_distance import LARGEST_DISTANCE, mean_ut5d, sequence_top5_distance
+from robustvit.metrics.top5_distance import LARGEST_DISTANCE, mean_ut5d, rank_classes, sequence_top5_distance
 from robustvit.runtime.interruption import check_interrupted
 from robustvit.runtime.prefetch import Prefetch
 from robustvit.runtime.processes import Processes
@@ -116,7 +116,7 @@ def _scores(model: nn.Module, task: Task, films: FilmSet, frames: list[Tensor]) 
 
 def _best_five(logits: Tensor) -> np.ndarray:
     """Classes from the best on [B, 5], or fewer where there are fewer; of equal logits the lower class comes first."""
-    return logits.sort(dim=-1, descending=True, stable=True).indices[:, :5].cpu().numpy()
+    return rank_classes(logits)[:, :5].cpu().numpy()
 
 
 def _row(part: Part) -> dict[str, Any]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from robustvit.metrics.arrays import ArrayLike, FloatArray, IntArray, require_names, to_floats, to_integers
 from robustvit.metrics.flips import SequenceRule, frame_pairs
@@ -18,6 +20,7 @@ __all__ = [
     "mean_top5_distance",
     "mean_ut5d",
     "mt5d",
+    "rank_classes",
     "ranking",
     "sequence_top5_distance",
     "top5_distance",
@@ -27,9 +30,14 @@ LARGEST_DISTANCE = 18
 """Three of the five leave and the other two go ahead."""
 
 
+def rank_classes(scores: Tensor) -> Tensor:
+    """The definition: classes [..., K] from the best to the worst of scores [..., K]; of equal ones the lower class first."""
+    return scores.sort(dim=-1, descending=True, stable=True).indices
+
+
 def ranking(scores: ArrayLike) -> IntArray:
     """Class indices [..., K] from the best to the worst of scores [..., K]; of equal scores the lower index comes first."""
-    return np.argsort(-to_floats(scores, "scores"), axis=-1, kind="stable").astype(np.int64)
+    return rank_classes(torch.from_numpy(to_floats(scores, "scores"))).numpy()
 
 
 def top5_distance(first: ArrayLike, second: ArrayLike) -> NDArray[np.int64]:

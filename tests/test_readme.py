@@ -100,10 +100,18 @@ def test_scores_of_checkpoints_are_what_the_registry_says_the_authors_report() -
     assert shown == expected
 
 
+def headings_of(page: Path) -> set[str]:
+    """The anchors of a page, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=name_of)
-def test_links_lead_to_files(page: Path) -> None:
-    for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
-        assert (page.parent / target).exists(), target
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    for target, _, heading in re.findall(r"\]\((?!http)([^)#]*)(#([^)]+))?\)", page.read_text()):
+        file = page.parent / target if target else page
+        assert file.exists(), target
+        assert not heading or heading in headings_of(file), f"{target}#{heading}"
 
 
 def test_every_command_is_documented() -> None:

@@ -114,6 +114,12 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
         assert not heading or heading in headings_of(file), f"{target}#{heading}"
 
 
+def test_every_page_is_in_the_index() -> None:
+    index = ROOT / "docs" / "index.md"
+    listed = set(re.findall(r"\]\(([\w-]+\.md)\)", index.read_text()))
+    assert listed == {page.name for page in index.parent.glob("*.md")} - {index.name}
+
+
 def test_every_command_is_documented() -> None:
     page = (ROOT / "docs" / "command-line.md").read_text()
     assert all(f"`robustvit {name}" in page for name in COMMANDS)

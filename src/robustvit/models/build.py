@@ -13,7 +13,7 @@ from robustvit.models.fetching import short_timeout
 from robustvit.models.published import PUBLISHED, PublishedWeights
 from robustvit.models.shipped import SHIPPED, shipped_cfg
 
-__all__ = ["build_network", "is_shipped", "network_cfg", "pretrained_cfgs"]
+__all__ = ["build_variant", "is_shipped", "network_cfg", "pretrained_cfgs"]
 
 
 def network_cfg(**values: Any) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def _is_elsewhere(pretrained_cfg: Any, overlay: dict[str, Any]) -> bool:
     return bool(overlay.get("file") or given.get("file") or given.get("source"))
 
 
-def build_network(
+def build_variant(
     cls: type[nn.Module],
     variant: str,
     pretrained: bool,

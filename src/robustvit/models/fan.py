@@ -30,7 +30,7 @@ from robustvit.layers.patch_embed import ConvPatchEmbed
 from robustvit.layers.residual import DropPathRule, add_branch, drop_path, drop_path_rates
 from robustvit.layers.token_grid import Grid, map_to_tokens, tokens_to_map
 from robustvit.layers.token_pooling import TapBlocks, TapKind, build_token_pooling, pooled_blocks
-from robustvit.models.build import build_network, network_cfg, pretrained_cfgs
+from robustvit.models.build import build_variant, network_cfg, pretrained_cfgs
 from robustvit.models.classifier import Classifier, check_output_stride
 from robustvit.models.heads.token_head import TokenLogits, halved, linear_head
 from robustvit.models.published_tensors import fan_weights
@@ -422,7 +422,7 @@ default_cfgs = generate_default_cfgs(
 
 
 def _fan(variant: str, pretrained: bool, values: dict[str, Any], kwargs: dict[str, Any]) -> FAN:
-    return build_network(FAN, variant, pretrained, values, kwargs)
+    return build_variant(FAN, variant, pretrained, values, kwargs)
 
 
 @register_model

@@ -22,7 +22,7 @@ from robustvit.layers.patch_embed import check_image
 from robustvit.layers.residual import DropPathRule, add_branch, drop_path, drop_path_rates
 from robustvit.layers.token_grid import Grid
 from robustvit.layers.token_pooling import TapBlocks, TapKind
-from robustvit.models.build import build_network, network_cfg, pretrained_cfgs
+from robustvit.models.build import build_variant, network_cfg, pretrained_cfgs
 from robustvit.models.classifier import check_output_stride
 from robustvit.models.published_tensors import fan_swin_weights
 from robustvit.models.timm_networks import SwinTokens, add_token_pooling
@@ -225,7 +225,7 @@ default_cfgs = generate_default_cfgs(
 def _fan_swin(variant: str, pretrained: bool, values: dict[str, Any], kwargs: dict[str, Any]) -> FANSwin:
     if kwargs.get("features_only"):  # backbones of dense prediction see pictures of any size
         kwargs.setdefault("strict_img_size", False)
-    return build_network(FANSwin, variant, pretrained, values, kwargs)
+    return build_variant(FANSwin, variant, pretrained, values, kwargs)
 
 
 @register_model

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from robustvit.models.building import build_by_name
 from robustvit.models.names import OFFICIAL, OfficialNetwork
 from robustvit.models.published_tensors import without_single_branch
-from robustvit.models.registry import create_model
 from robustvit.models.weights_into import load_weights, weights_of
 from robustvit.runtime.spelling import nearest
 
@@ -51,7 +51,7 @@ def from_official(
     arguments = {**network.model_args, **_inferred_arguments(given, network)}
     if num_classes is not None:
         arguments["num_classes"] = num_classes
-    model = create_model(published_name, **{**arguments, **model_args})
+    model = build_by_name(published_name, **{**arguments, **model_args})
     load_weights(model, without_single_branch(given))
     return model
 
@@ -65,4 +65,4 @@ def _inferred_arguments(weights: Mapping[str, Tensor], network: OfficialNetwork)
     if predictor is not None and predictor.ndim == 4 and "tap" in network.model_args:
         arguments["tap"] = predictor.shape[0]
     with torch.device("meta"):  # only to ask it
-        return arguments | create_model(network.architecture).variant_of(weights)
+        return arguments | build_by_name(network.architecture).variant_of(weights)

@@ -25,7 +25,7 @@ from robustvit.layers.position_scaled_attention import PositionScaledAttention
 from robustvit.layers.residual import DropPathRule, add_branch, drop_path, drop_path_rates
 from robustvit.layers.token_grid import Grid, map_to_tokens, tokens_to_map
 from robustvit.layers.token_pooling import TapBlocks, TapKind, build_token_pooling, pooled_blocks
-from robustvit.models.build import build_network, network_cfg, pretrained_cfgs
+from robustvit.models.build import build_variant, network_cfg, pretrained_cfgs
 from robustvit.models.classifier import Classifier, check_output_stride
 from robustvit.models.heads.token_head import TokenLogits, halved
 from robustvit.models.published_tensors import rvt_variant, rvt_weights
@@ -339,7 +339,7 @@ _BASE = dict(embed_dims=(768,), depths=(12,), num_heads=(12,), ffn="plain")
 
 
 def _rvt(variant: str, pretrained: bool, values: dict[str, Any], kwargs: dict[str, Any]) -> RVT:
-    return build_network(RVT, variant, pretrained, values, kwargs)
+    return build_variant(RVT, variant, pretrained, values, kwargs)
 
 
 @register_model

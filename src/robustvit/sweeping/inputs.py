@@ -17,10 +17,11 @@ from robustvit.data.protocols import protocol_of
 from robustvit.data.sample_digest import add_samples
 from robustvit.evaluation.plan import Settings
 from robustvit.evaluation.plan import plan as plan_evaluation
+from robustvit.models.sources import weights_file
 from robustvit.runtime.fingerprint import Digest, fingerprint, parts_of
 from robustvit.sweeping.plan import RECORD, Measuring, PlannedCell, SweepPlan, SweepSettingsError
 from robustvit.training.config import TrainConfig
-from robustvit.training.networks import build_network, weights_file
+from robustvit.training.networks import network_of
 from robustvit.training.training_sets import TrainingPictures, training_pictures
 
 __all__ = ["check_inputs", "weights_digest"]
@@ -102,7 +103,7 @@ class _Inputs:
 
     def _size(self, config: TrainConfig) -> tuple[int, int]:
         with torch.device("meta"):  # only to ask what it takes
-            return protocol_of("model", build_network(_fresh(config), 2, config.augment)).size
+            return protocol_of("model", network_of(_fresh(config), 2, config.augment)).size
 
     def _training(self, config: TrainConfig, size: tuple[int, int]) -> Digest | str:
         key = ("training", config.data, config.loop.seed if config.data.train_limit else 0, size)
@@ -122,7 +123,7 @@ class _Inputs:
         key = ("measured", measuring.source(config), classes, size)
         if key not in self.digests:
             with torch.device("meta"):
-                network = build_network(_fresh(config), classes, config.augment)
+                network = network_of(_fresh(config), classes, config.augment)
             settings = Settings(limit=measuring.limit, batch_size=measuring.batch_size)
             digest = Digest(self.known)
             for job in plan_evaluation(network, measuring.source(config), measuring.suites, settings):

@@ -12,14 +12,15 @@ from timm.models._hub import save_config_for_hf
 from torch import Tensor
 
 from robustvit.models.image_sizes import takes_option
-from robustvit.models.loading import load_network
+from robustvit.models.loading import built_with
 from robustvit.models.registry import create_model
+from robustvit.models.sources import weights_file
 from robustvit.models.weights_into import load_weights
 from robustvit.runtime.files import write_whole
-from robustvit.runtime.weights import CheckpointError, save_weight_file
+from robustvit.runtime.weights import save_weight_file
 from robustvit.training.config import AugmentConfig, ModelConfig
 
-__all__ = ["build_network", "frozen_network", "model_options", "save_weights", "weights_file"]
+__all__ = ["frozen_network", "model_options", "network_of", "save_weights"]
 
 WEIGHTS = "model.safetensors"
 
@@ -38,16 +39,14 @@ def model_options(config: ModelConfig, num_classes: int) -> dict[str, Any]:
     return given
 
 
-def build_network(config: ModelConfig, num_classes: int, augment: AugmentConfig) -> Any:
-    """The network, with its own idea of size and normalisation (`pretrained_cfg`) as this run has them."""
+def network_of(config: ModelConfig, num_classes: int, augment: AugmentConfig) -> Any:
+    """The network of a run, with its own idea of size and normalisation (`pretrained_cfg`) as this run has them.
+
+    Weights to start from may lack what is to be trained: TAP, the token head, a classifier of these classes.
+    """
     options = model_options(config, num_classes)
-    try:
+    with built_with(config.name, options):
         network = create_model(config.name, config.pretrained, **options)
-    except (TypeError, KeyError, AttributeError, IndexError, ArithmeticError, AssertionError) as error:
-        reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-        raise ValueError(
-            f"{config.name} cannot be built with {', '.join(options)} ({reason}); look at model.options"
-        ) from error
     if config.checkpoint:
         load_weights(network, weights_file(config.checkpoint), fresh=("classifier", "tap", "token_head"))
     _describe(network, augment)
@@ -68,28 +67,11 @@ def _describe(network: Any, augment: AugmentConfig) -> None:
     cfg["num_classes"] = network.num_classes
 
 
-def weights_file(place: str | Path) -> Path:
-    """The file of weights at `place`: itself, or the one in the folder of a run or of a saved network.
-
-    Raises:
-        FileNotFoundError: there is none.
-    """
-    path = Path(place)
-    if path.is_dir():
-        candidates = [path / WEIGHTS, path / "best" / WEIGHTS, path / "weights" / WEIGHTS]
-        path = next((file for file in candidates if file.is_file()), path / WEIGHTS)
-    if not path.is_file():
-        raise FileNotFoundError(f"there are no weights at {path}; give a checkpoint, or the folder of a finished run")
-    if path.parent.name == "checkpoints" and path.name.startswith("checkpoint-"):
-        raise CheckpointError(f"{path} is the state of a training run; give the folder of the run, {path.parent.parent}")
-    return path
-
-
-def frozen_network(name: str, checkpoint: str, options: Mapping[str, Any]) -> Any:
-    """A teacher or labeler: eval mode, no gradient; untrained without a checkpoint."""
+def frozen_network(name: str, checkpoint: str, **options: Any) -> Any:
+    """A teacher or labeler: in evaluation mode, without gradients; untrained without a checkpoint."""
     file = weights_file(checkpoint) if checkpoint else None
-    network = load_network(name, file, **dict(options)).eval()
-    return network.requires_grad_(False)
+    with built_with(name, options):
+        return create_model(name, checkpoint_path=file, **options).eval().requires_grad_(False)
 
 
 def save_weights(

@@ -27,7 +27,7 @@ from robustvit.training.deepaugment.kinds import build_distortion
 from robustvit.training.distributed import STATISTICS, Workers
 from robustvit.training.forward import Forward, TrainedNetwork, loss_terms, needs_of
 from robustvit.training.inputs import prepare
-from robustvit.training.networks import build_network, frozen_network
+from robustvit.training.networks import frozen_network, network_of
 from robustvit.training.optimization import Schedule, build_optimizer, total_updates
 from robustvit.training.training_sets import TrainingPictures, training_pictures
 
@@ -107,7 +107,7 @@ class Run:
         """The network, and what it takes."""
         config, loop = self.config, self.config.loop
         torch.manual_seed(keyed_seed(self.seed, "network") >> 1)
-        network = build_network(config.model, self.num_classes, config.augment)
+        network = network_of(config.model, self.num_classes, config.augment)
         self.protocol = protocol_of("model", network)
         self.mean, self.std = astuple(Normalisation.of(network))
         if loop.sync_batchnorm and self.workers.world > 1:
@@ -119,7 +119,7 @@ class Run:
 
     def _build_methods(self) -> list[Method]:
         def load(name: str, checkpoint: str, options: Mapping[str, Any]) -> nn.Module:
-            return frozen_network(name, checkpoint, {"num_classes": self.num_classes, **options}).to(self.device)
+            return frozen_network(name, checkpoint, **{"num_classes": self.num_classes, **options}).to(self.device)
 
         torch.manual_seed(keyed_seed(self.seed, "methods") >> 1)
         context = MethodContext(self.network, self.num_classes, self.protocol.size, self.device, self.seed, load)

@@ -45,6 +45,31 @@ def test_the_file_of_a_run_is_the_network_that_its_config_describes(run: tuple[s
         assert loaded.is_untrained is False
 
 
+def test_create_model_takes_what_the_commands_take(run: tuple[str, Any, Path]) -> None:
+    name, network, file = run
+    for typed, options in [(str(file), {}), (f"{name}={file}", {}), (name, {"checkpoint_path": str(file)})]:
+        loaded = rv.create_model(typed, **options)
+        assert loaded.num_classes == 7
+        assert all(torch.equal(value, loaded.state_dict()[key]) for key, value in network.state_dict().items())
+
+
+def test_a_folder_or_file_called_like_a_network_does_not_hide_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rvt_nano").mkdir()
+    (tmp_path / "vit_nano").write_text("no weights")
+    monkeypatch.chdir(tmp_path)
+    with torch.device("meta"):
+        assert [rv.create_model(name).num_classes for name in ("rvt_nano", "vit_nano")] == [10, 10]
+
+
+def test_a_network_saved_under_a_published_name_keeps_what_the_name_means(tmp_path: Path) -> None:
+    """tap_rvt_base means TAP and the convolutional FFN; its architecture, rvt_base, has neither."""
+    small = dict(embed_dims=(24,), depths=(1,), num_heads=(2,), img_size=32)
+    network, file = saved(tmp_path, "tap_rvt_base", **small)
+    loaded = load_model(str(file))
+    assert loaded.state_dict().keys() == network.state_dict().keys()
+    assert any(".tap." in key for key in network.state_dict())
+
+
 def test_untrained_means_names_alone_and_is_the_same_every_time(tmp_path: Path) -> None:
     _, file = saved(tmp_path, "fan_vit_nano")
     assert not load_model(str(file), untrained=True).is_untrained

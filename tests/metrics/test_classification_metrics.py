@@ -33,18 +33,18 @@ def test_accuracy_takes_logits_or_predictions_of_any_kind(outputs: object) -> No
 
 
 def test_a_network_that_diverged_has_no_accuracy() -> None:
-    with pytest.raises(ValueError, match="2 of 4 values are NaN"):
+    with pytest.raises(ValueError, match=r"2 of 4 .*NaN"):
         accuracy(np.array([[np.nan, np.nan], [0.0, 1.0]]), [0, 1])
 
 
 def test_wrong_shapes_and_kinds_are_named() -> None:
-    with pytest.raises(ValueError, match=r"\[2\] predictions for targets of shape \[3\]"):
+    with pytest.raises(ValueError, match=r"\[2\] .*\[3\]"):
         accuracy([0, 1], [0, 1, 2])
     with pytest.raises(ValueError, match="empty"):
         accuracy(np.zeros((0, 3)), np.zeros(0, dtype=int))
-    with pytest.raises(ValueError, match="integer class indices, got float64"):
+    with pytest.raises(ValueError, match="float64"):
         accuracy([0.0, 1.0], [0, 1])
-    with pytest.raises(ValueError, match=r"logits \[n, K\] or predictions \[n\], got shape \[1, 1, 1\]"):
+    with pytest.raises(ValueError, match=r"\[1, 1, 1\]"):
         predicted_classes(np.zeros((1, 1, 1)))
 
 
@@ -118,13 +118,13 @@ def test_masking_never_hurts_when_all_targets_are_in_the_subset(seed: int) -> No
 
 
 def test_targets_outside_the_subset_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"positions 0\.\.2 in the subset, got 4\.\.4"):
+    with pytest.raises(ValueError, match=r"0\.\.2 .*4\.\.4"):
         subset_accuracy(np.zeros((1, 5)), [4], (0, 3, 4))
-    with pytest.raises(ValueError, match=r"these are not: \[1\]"):
+    with pytest.raises(ValueError, match=r"\[1\]"):
         subset_accuracy(np.zeros((1, 5)), [1], (0, 3, 4), targets_are="classes")
     with pytest.raises(ValueError, match="K above 4"):
         subset_predictions(np.zeros((1, 4)), (0, 3, 4))
     with pytest.raises(ValueError, match="ascending"):
         subset_predictions(np.zeros((1, 5)), (3, 0))
-    with pytest.raises(ValueError, match="no ImageNet subset 'v2'"):
+    with pytest.raises(ValueError, match="'v2'"):
         imagenet_subset("v2")  # type: ignore[arg-type]

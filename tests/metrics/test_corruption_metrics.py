@@ -93,16 +93,16 @@ def test_the_extra_corruptions_are_never_in_mce() -> None:
 def test_mce_names_the_missing_corruptions() -> None:
     errors = {name: row for name, row in ALEXNET_ERRORS.errors.items() if name not in ("fog", "snow")}
     for score in (mean_corruption_error, lambda e: relative_mean_corruption_error(e, 0.1)):
-        with pytest.raises(ValueError, match="needs 15 types and got 13; missing: snow, fog"):
+        with pytest.raises(ValueError, match=r"15 .*13.* snow, fog"):
             score(errors)
 
 
 def test_impossible_errors_and_severities_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"fog has errors of shape \[3\]; expected one for each severity \(1, 2, 3, 4, 5\)"):
+    with pytest.raises(ValueError, match=r"fog .*\[3\].*\(1, 2, 3, 4, 5\)"):
         corruption_errors({"fog": [0.1, 0.2, 0.3]})
-    with pytest.raises(ValueError, match=r"errors of fog must be fractions in 0\.\.1, got values from 10 to 50; not percent"):
+    with pytest.raises(ValueError, match=r"fog .*10 to 50.*percent"):
         corruption_errors({"fog": [10, 20, 30, 40, 50]})
-    with pytest.raises(ValueError, match="severities=\\(6,\\) is not possible"):
+    with pytest.raises(ValueError, match=r"severities=\(6,\)"):
         corruption_errors({"fog": [0.1]}, severities=[6])
 
 
@@ -123,5 +123,5 @@ def test_the_tables_of_alexnet_have_the_corruptions_of_the_sets_they_are_for() -
 
 
 def test_retention_needs_a_clean_score() -> None:
-    with pytest.raises(ValueError, match=r"retention of 0\.5 from 0 is not defined"):
+    with pytest.raises(ValueError, match=r"0\.5 from 0 "):
         retention(0.5, 0)

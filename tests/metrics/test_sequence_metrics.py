@@ -59,11 +59,11 @@ def test_noise_types_are_known_by_name() -> None:
 
 
 def test_impossible_sequences_are_refused() -> None:
-    with pytest.raises(ValueError, match="5 frames cannot be compared 5 apart; give a difficulty from 1 to 4"):
+    with pytest.raises(ValueError, match=r"5 frames .*1 to 4"):
         flip_probability(FRAMES, "temporal", difficulty=5)
-    with pytest.raises(ValueError, match="noisier data set"):
+    with pytest.raises(ValueError, match="difficulty=2"):
         flip_probability(FRAMES, "noise", difficulty=2)
-    with pytest.raises(ValueError, match="rule='time' is not known"):
+    with pytest.raises(ValueError, match="rule='time'"):
         flip_probability(FRAMES, "time")  # type: ignore[arg-type]
 
 
@@ -87,7 +87,7 @@ def test_the_flip_table_says_that_it_is_to_be_confirmed() -> None:
 def test_mean_flip_rate_names_the_missing_types_and_refuses_percent() -> None:
     with pytest.raises(ValueError, match="missing: gaussian_noise, shot_noise"):
         mean_flip_rate({name: 0.1 for name in ALEXNET_FLIPS.values if "noise" not in name})
-    with pytest.raises(ValueError, match="flip probability of tilt must be fractions"):
+    with pytest.raises(ValueError, match=r"tilt .*fractions"):
         flip_rates({"tilt": 3.3})
 
 
@@ -120,7 +120,7 @@ def test_top5_distance_of_sequences_follows_the_rule_of_flips() -> None:
 def test_mean_top5_distance_is_divided_by_a_baseline_that_the_user_gives() -> None:
     assert mean_top5_distance({"tilt": 1.0, "scale": 3.0}) == pytest.approx(2.0)  # uT5D, as evaluations report it
     assert mean_top5_distance({"tilt": 1.0, "scale": 3.0}, {"tilt": 2.0, "scale": 4.0}) == pytest.approx(0.625)
-    with pytest.raises(ValueError, match="mT5D needs 2 types and got 1; missing: scale"):
+    with pytest.raises(ValueError, match=r"mT5D .*missing: scale"):
         mean_top5_distance({"tilt": 1.0}, {"tilt": 2.0, "scale": 4.0})
     with pytest.raises(ValueError, match="above 0"):
         mean_top5_distance({"tilt": 1.0}, {"tilt": 0.0})

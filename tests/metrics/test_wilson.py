@@ -36,9 +36,9 @@ def test_the_interval_holds_the_estimate_is_never_a_point_and_solves_wilsons_equ
 
 
 def test_impossible_proportions_are_refused() -> None:
-    with pytest.raises(ValueError, match="9 right answers among 8 pictures"):
+    with pytest.raises(ValueError, match=r"9 .*8 images"):
         wilson_interval(9, 8)
-    with pytest.raises(ValueError, match="among 0 pictures"):
+    with pytest.raises(ValueError, match=" 0 images"):
         wilson_interval(0, 0)
     with pytest.raises(ValueError, match="level=95"):
         wilson_interval(1, 2, level=95)
@@ -52,7 +52,7 @@ def test_the_p_value_of_chance_is_the_upper_tail_of_the_binomial_law() -> None:
     assert p_value_of_chance(50_000, 50_000, 1000) == 0
 
 
-def test_chance_is_called_only_with_enough_pictures_and_never_of_a_network_that_works() -> None:
+def test_chance_is_called_only_with_enough_images_and_never_of_a_network_that_works() -> None:
     assert is_at_chance(0, 1000, 1000)
     assert is_at_chance(3, 1000, 1000)  # P(X >= 3) = 0.08 for a mean of 1
     assert not is_at_chance(4, 1000, 1000)  # 0.019

@@ -14,7 +14,7 @@ class ErrorTable:
 
     Attributes:
         name: to be printed with every result that was divided by this table.
-        clean_error: on clean pictures; only relative mCE uses it.
+        clean_error: on clean images; only relative mCE uses it.
         errors: corruption -> errors at severities 1 to 5.
     """
 

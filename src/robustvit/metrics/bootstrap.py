@@ -1,6 +1,6 @@
-"""Percentile bootstrap: how far a score could lie from what one draw of test pictures shows.
+"""Percentile bootstrap: how far a score could lie from what one draw of test images shows.
 
-Pictures are drawn with replacement. Cells (clean, fog at severity 3, ...) that show the same pictures are resampled together,
+Images are drawn with replacement. Cells (clean, fog at severity 3, ...) that show the same images are resampled together,
 so that a score made of several cells, such as mCE or retention, keeps their correlation.
 """
 
@@ -28,13 +28,13 @@ _COUNTS_AT_ONCE = 4_000_000
 def bootstrap_scores(
     outcomes: ArrayLike, statistics: Mapping[str, Statistic], *, level: float = 0.95, resamples: int = 1000, seed: int = 0
 ) -> dict[str, Interval]:
-    """Intervals for scores of cells that show the same pictures, all from the same draws.
+    """Intervals for scores of cells that show the same images, all from the same draws.
 
-    Where every draw gives the same score (all pictures right, or one picture), there is nothing to learn from draws: the
+    Where every draw gives the same score (all images right, or one image), there is nothing to learn from draws: the
     interval is NaN to NaN, not a point.
 
     Args:
-        outcomes: [cells, pictures], each in 0..1; column j is the same picture in every cell.
+        outcomes: [cells, images], each in 0..1; column j is the same image in every cell.
         statistics: name -> accuracies [..., cells] -> score [...]; such as `mean_corruption_error_of(cells)`.
         level: of confidence; the interval lies between the quantiles (1 - level)/2 and (1 + level)/2.
         resamples: number of draws.
@@ -42,7 +42,7 @@ def bootstrap_scores(
     """
     values = to_floats(outcomes, "outcomes")
     if values.ndim != 2 or not values.size:
-        raise ValueError(f"outcomes must be [cells, pictures] and not empty, got shape {list(values.shape)}")
+        raise ValueError(f"outcomes must be [cells, images] and not empty, got shape {list(values.shape)}")
     require_fractions(values, "outcomes")
     if not 0 < level < 1 or resamples < 1:
         raise ValueError(f"level={level:g} with resamples={resamples} is not possible; give 0 < level < 1 and resamples >= 1")
@@ -59,18 +59,18 @@ def bootstrap_differences(
     resamples: int = 1000,
     seed: int = 0,
 ) -> dict[str, Interval]:
-    """Paired intervals for `score(first) - score(second)` of two networks that saw the same pictures.
+    """Paired intervals for `score(first) - score(second)` of two networks that saw the same images.
 
-    A draw takes the same pictures for both, so that what makes a picture hard for either does not widen the interval.
+    A draw takes the same images for both, so that what makes an image hard for either does not widen the interval.
 
     Args:
-        first, second: [cells, pictures] of each; the same cells, and column j the same picture.
+        first, second: [cells, images] of each; the same cells, and column j the same image.
         statistics, level, resamples, seed: see `bootstrap_scores`.
     """
     one, other = to_floats(first, "first"), to_floats(second, "second")
     if one.shape != other.shape or one.ndim != 2:
         raise ValueError(
-            f"both networks need outcomes [cells, pictures] of the same cells and pictures, got {list(one.shape)} and "
+            f"both networks need outcomes [cells, images] of the same cells and images, got {list(one.shape)} and "
             f"{list(other.shape)}"
         )
     C = len(one)
@@ -96,7 +96,7 @@ def _interval(means: FloatArray, drawn: FloatArray, score: Statistic, level: flo
 
 
 def _resampled_accuracies(values: FloatArray, resamples: int, seed: int) -> FloatArray:
-    """[resamples, cells]: `sum_j m_j x_j / n` with m multinomial, how often picture j was drawn."""
+    """[resamples, cells]: `sum_j m_j x_j / n` with m multinomial, how often image j was drawn."""
     n = values.shape[1]
     generator = np.random.default_rng(seed)
     parts = []

@@ -9,35 +9,32 @@ from robustvit.metrics.wilson import wilson_interval
 __all__ = ["FEWEST_FOR_CHANCE", "is_at_chance", "p_value_of_chance"]
 
 FEWEST_FOR_CHANCE = 20
-"""With fewer pictures, nothing is said about chance."""
+"""With fewer images, nothing is said about chance."""
 
 
-def p_value_of_chance(right: int, pictures: int, classes: int) -> float:
-    """`P(X >= right)` for X ~ Binomial(pictures, 1 / classes): how often guessing is as good as this."""
-    if classes < 2 or pictures < 1 or not 0 <= right <= pictures:
-        raise ValueError(
-            f"{right} right among {pictures} pictures of {classes} classes is not possible; give 2 or more classes"
-        )
+def p_value_of_chance(right: int, images: int, classes: int) -> float:
+    """`P(X >= right)` for X ~ Binomial(images, 1 / classes): how often guessing is as good as this."""
+    if classes < 2 or images < 1 or not 0 <= right <= images:
+        raise ValueError(f"{right} right among {images} images of {classes} classes is not possible; give 2 or more classes")
     p = 1 / classes
-    if right > pictures * p + 40 * math.sqrt(pictures * p) + 40:  # far beyond any doubt, and the sum below is long
+    if right > images * p + 40 * math.sqrt(images * p) + 40:  # far beyond any doubt, and the sum below is long
         return 0.0
-    below = math.fsum(_probability(k, pictures, p) for k in range(right))
+    below = math.fsum(_probability(k, images, p) for k in range(right))
     return min(1.0, max(0.0, 1 - below))
 
 
-def is_at_chance(right: int, pictures: int, classes: int, *, level: float = 0.95) -> bool:
-    """Whether an accuracy is no better than guessing, and there are enough pictures to say so.
+def is_at_chance(right: int, images: int, classes: int, *, level: float = 0.95) -> bool:
+    """Whether an accuracy is no better than guessing, and there are enough images to say so.
 
-    Three conditions: at least `FEWEST_FOR_CHANCE` pictures; the binomial test does not tell the accuracy from guessing
+    Three conditions: at least `FEWEST_FOR_CHANCE` images; the binomial test does not tell the accuracy from guessing
     (p value above 1 - level); and the upper end of Wilson's interval lies in the lower half of what a network could reach
-    between chance and all right, so that a network that works well is never accused because the pictures are few.
+    between chance and all right, so that a network that works well is never accused because the images are few.
     """
-    if pictures < FEWEST_FOR_CHANCE or classes < 2:
+    if images < FEWEST_FOR_CHANCE or classes < 2:
         return False
     half_way = (1 / classes + 1) / 2
     return (
-        p_value_of_chance(right, pictures, classes) > 1 - level
-        and wilson_interval(right, pictures, level=level).high < half_way
+        p_value_of_chance(right, images, classes) > 1 - level and wilson_interval(right, images, level=level).high < half_way
     )
 
 

@@ -13,7 +13,7 @@ class Interval:
 
     Attributes:
         estimate: the number itself.
-        low, high: ends of the interval; NaN where the pictures cannot tell.
+        low, high: ends of the interval; NaN where the images cannot tell.
         level: of confidence.
         resamples, seed: of a bootstrap; 0 where nothing was drawn.
     """

@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from robustvit._timm import register_with_timm
+from robustvit.runtime.measure_homes import register_measure_home
 from robustvit.runtime.page_writers import register_page_writer
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ def __dir__() -> list[str]:
 
 
 register_with_timm()
+register_measure_home("robustvit.attacks.registry:register_measures")
 register_page_writer("results", "robustvit.report.page:write_page")
 register_page_writer("analysis", "robustvit.report.analysis_page:write_analysis")
 register_page_writer("training", "robustvit.report.training_figure:save_training_figure")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import robustvit as rv
 from robustvit.attacks import ATTACKS, PGD_PRESETS, PixelNetwork, build_attack, cover_random, fgsm, pgd
-from robustvit.attacks.named_attacks import AdversarialPatches
+from robustvit.attacks.chosen_patches import AdversarialPatches
 
 QUICK: dict[str, dict[str, Any]] = {
     "patch-fool": {"iterations": 2},

@@ -71,6 +71,6 @@ def picture_passes(what: str, options: AnalysisOptions, pictures: int) -> int:
     if what == "token-labels":
         return 2 * min(pictures, max(options.shown, CONFIDENCES_OF))
     if what == "patch-corruption":
-        steps = 0 if options.corruption_model else chosen_patches(options).fit_steps
+        steps = 0 if options.corruption_model else chosen_patches(options).settings.fit_steps
         return 3 * pictures + 3 * FIT_BATCH * steps
     return pictures * (2 if what in ("stability", "clusters", "noise-decay") else 1)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from robustvit.analysis.options import AnalysisOptions
-from robustvit.attacks.named_attacks import AdversarialPatches
-from robustvit.attacks.patches import A_TENTH, PatchSettings, cover_adversarial, cover_random
+from robustvit.attacks.chosen_patches import AdversarialPatches, ChosenPatchSettings, cover_adversarial
+from robustvit.attacks.patches import A_TENTH, PatchSettings, cover_random
 from robustvit.attacks.pixel_network import PixelNetwork
 from robustvit.methods.patch_corruption import PatchScorer
 from robustvit.runtime.evaluation_mode import evaluation_mode
@@ -41,8 +41,8 @@ class PatchEffect:
 
 def chosen_patches(options: AnalysisOptions) -> AdversarialPatches:
     """The attack that `options` describe; its corruption network is not there yet."""
-    attack = AdversarialPatches(PatchSettings(options.rho), options.corruption_model)
-    return attack if options.fit_steps is None else replace(attack, fit_steps=options.fit_steps)
+    settings = ChosenPatchSettings(options.rho, corruption_model=options.corruption_model)
+    return AdversarialPatches(settings if options.fit_steps is None else replace(settings, fit_steps=options.fit_steps))
 
 
 def patch_effect(

@@ -20,7 +20,7 @@ from robustvit.analysis.finding import Finding
 from robustvit.analysis.full_augmentation import fully_augmented
 from robustvit.analysis.subject import Batch, Subject
 from robustvit.attacks.attack import FIT_BATCH, FIT_REMEDY
-from robustvit.attacks.named_attacks import AdversarialPatches
+from robustvit.attacks.chosen_patches import AdversarialPatches
 from robustvit.attacks.patches import PatchSettings
 from robustvit.evaluation.attacking import Attacker
 from robustvit.recording.block_outputs import block_tokens, blocks_of
@@ -242,7 +242,7 @@ def _patch_corruption(subject: Subject) -> Finding:
     whole = {name: torch.cat(values) for name, values in confidences.items()}
     numbers: dict[str, Any] = {f"mean_confidence_{name}": float(value.mean()) for name, value in whole.items()}
     numbers |= {"rho": options.rho, "truth": subject.truth, "corruption_network": attack.describe()["corruption_network"]}
-    numbers |= {"fit_steps": attack.fit_steps} if options.corruption_model is None else {}
+    numbers |= {"fit_steps": attack.settings.fit_steps} if options.corruption_model is None else {}
     arrays = {name: np.stack([shown[place][k] for place in sorted(shown)]) for k, name in enumerate(("pictures", "chosen"))}
     return Finding(patch_effects.DEFINITION, numbers, {**arrays, **{name: value.numpy() for name, value in whole.items()}})
 

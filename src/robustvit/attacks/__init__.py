@@ -2,9 +2,10 @@
 
 from robustvit.attacks.attack import Attack
 from robustvit.attacks.auto_attack import AutoAttackSettings, auto_attack
+from robustvit.attacks.chosen_patches import cover_adversarial, fit_scorer
 from robustvit.attacks.gradient_sign import PGD_PRESETS, PgdSettings, fgsm, pgd
 from robustvit.attacks.patch_fool import PatchFoolSettings, choose_patches, patch_fool
-from robustvit.attacks.patches import PatchSettings, cover_adversarial, cover_random, fit_scorer
+from robustvit.attacks.patches import PatchSettings, cover_random
 from robustvit.attacks.pixel_network import PixelNetwork
 from robustvit.attacks.registry import ATTACKS, build_attack
 from robustvit.methods.patch_corruption import load_scorer

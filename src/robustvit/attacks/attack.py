@@ -1,23 +1,25 @@
-"""What an attack is to an evaluation: an object that runs, says its settings, and can be repeated."""
+"""What an attack is: an object that is complete in its own file, from its name to its measures."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, ClassVar, Self
 
 from torch import Tensor
 
-from robustvit.attacks.pixel_network import PixelNetwork
+from robustvit.attacks.options import Option, grey, options_of
+from robustvit.attacks.pixel_network import PixelNetwork, check_pixels
+from robustvit.metrics.measures import Measure, register
 from robustvit.runtime.randomness import keyed_seed
 
-__all__ = ["FIT_BATCH", "FIT_REMEDY", "Attack", "Batches", "SampleIds"]
+__all__ = ["FIT_BATCH", "FIT_REMEDY", "Attack", "Batches", "SampleIds", "accuracy_measure"]
 
-SampleIds = Sequence[int | str] | None
+SampleIds = Sequence[int | str]
 
 FIT_BATCH = 16
-"""Pictures of a step in which an attack learns, whatever the batch size of the evaluation."""
+"""Images of a step in which an attack learns, whatever the batch size of the evaluation."""
 FIT_REMEDY = "--corruption-model takes a network that is trained already"
 """What to do where they do not fit memory."""
 
@@ -27,9 +29,60 @@ Batches = Iterator[Tensor]
 
 @dataclass(frozen=True)
 class Attack(ABC):
-    """What changes pictures so that a network errs. A call takes and gives pixels [B, 3, H, W] in 0 .. 1."""
+    """What changes images so that a network errs. A call takes and gives pixels [B, 3, H, W] in 0 .. 1.
+
+    A subclass is a frozen dataclass. Its settings, another one, are its options in Python and on the command line.
+
+    Attributes:
+        name: on the command line and in results.
+        label: in pages and tables.
+        summary: what it does, in a line.
+        needs: what a network must have, in a line.
+        settings_class: of `settings`; says in its docstring what each attribute means.
+        presets: name -> settings to start from, the first by default; {} for an attack without.
+        measures: of its results: `accuracy_measure`, and what else it is measured by.
+        settings: of this attack.
+    """
 
     name: ClassVar[str]
+    label: ClassVar[str]
+    summary: ClassVar[str]
+    needs: ClassVar[str] = "nothing"
+    settings_class: ClassVar[type[Any]]
+    presets: ClassVar[Mapping[str, Any]] = {}
+    measures: ClassVar[tuple[Measure, ...]]
+
+    settings: Any
+
+    @classmethod
+    def options(cls) -> tuple[Option, ...]:
+        """What `from_options` takes."""
+        own = tuple(options_of(cls.settings_class))
+        if not cls.presets:
+            return own
+        told = ", ".join(f"{name} ({_told(preset)})" for name, preset in cls.presets.items())
+        text = f"{told}; {next(iter(cls.presets))} by default, and other options win over it"
+        return (*own, Option("preset", "preset", str, "NAME", text))
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
+        """The attack with these options; others have their defaults.
+
+        Args:
+            options: of the names in `options`. `preset` is one of `presets`; other values win over it.
+
+        Raises:
+            ValueError: there is no such option or preset, or a value is not possible.
+        """
+        known = [option.name for option in cls.options()]
+        if wrong := [name for name in options if name not in known]:
+            raise ValueError(f"{cls.name} has no option {wrong[0]!r}; it has {', '.join(known)}")
+        given = dict(options)
+        preset = given.pop("preset", None)
+        if preset is not None and preset not in cls.presets:
+            raise ValueError(f"there is no preset {preset!r}; choose one of {', '.join(cls.presets)}")
+        start = cls.presets[preset or next(iter(cls.presets))] if cls.presets else cls.settings_class()
+        return cls(replace(start, **given))
 
     @property
     def key(self) -> str:
@@ -43,15 +96,29 @@ class Attack(ABC):
 
     @property
     def learns_from(self) -> int:
-        """How many pictures it sees before the first attack (`ready`)."""
+        """How many images it sees before the first attack (`ready`)."""
         return 0
 
-    @abstractmethod
     def describe(self) -> dict[str, Any]:
         """All settings, for the results."""
+        return asdict(self.settings)
+
+    @classmethod
+    def shown(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings from `describe` as a reader would write them, without those that are not set."""
+        lengths = [option.name for option in cls.options() if option.is_length]
+        return {
+            name: grey(value) if name in lengths and isinstance(value, float) and value <= 1 else value
+            for name, value in settings.items()
+            if value is not None
+        }
+
+    def remarks(self) -> Iterator[str]:
+        """What to know about these settings before the numbers are used."""
+        return iter(())
 
     def check(self, model: PixelNetwork, size: tuple[int, int]) -> None:
-        """Raises ValueError or RuntimeError if this network cannot be attacked so, with pictures of `size`."""
+        """Raises ValueError or RuntimeError if this network cannot be attacked so, with images of `size`."""
         return
 
     def ready(self, model: PixelNetwork, batches: Batches, seed: int) -> Attack:
@@ -62,13 +129,43 @@ class Attack(ABC):
         """The seed of a row; the first one has the seed of the run."""
         return seed if row == 0 else keyed_seed(seed, row, self.name) >> 1
 
-    @abstractmethod
     def __call__(
-        self,
-        model: PixelNetwork,
-        images: Tensor,
-        labels: Tensor,
-        *,
-        seed: int = 0,
-        sample_ids: SampleIds = None,
-    ) -> Tensor: ...
+        self, model: PixelNetwork, images: Tensor, labels: Tensor, *, seed: int = 0, sample_ids: SampleIds | None = None
+    ) -> Tensor:
+        """Attacked images [B, 3, H, W].
+
+        Args:
+            model: the network to mislead; left as it was.
+            images: float [B, 3, H, W] in 0 .. 1.
+            labels: int64 [B], the truth.
+            seed, sample_ids: what happens to an image depends on (seed, its id) alone; ids are 0, 1, ... by default.
+        """
+        return self.run(model, images, labels, seed, check_pixels(images, labels, sample_ids))
+
+    @abstractmethod
+    def run(self, model: PixelNetwork, images: Tensor, labels: Tensor, seed: int, ids: SampleIds) -> Tensor:
+        """As `__call__`, of arguments that were checked."""
+
+
+def accuracy_measure(name: str, label: str, meaning: str, under: str, order: int = 0) -> Measure:
+    """The accuracy under an attack, registered.
+
+    Args:
+        name: of the attack.
+        label, meaning, order: see `Measure`.
+        under: what the images are under, for headlines: "PGD".
+    """
+    key, claim = f"{name.replace('-', '_')}_accuracy", f"gets {{}} right under {under}"
+    return register(Measure(key, label, meaning, family="attack", ranks=True, claim=claim, under=under, order=order))
+
+
+def _told(preset: Any) -> str:
+    """ "eps 1/255, step 0.5/255, steps 5, random start"."""
+    lengths = [option.name for option in options_of(type(preset)) if option.is_length]
+    values = {one.name: getattr(preset, one.name) for one in fields(preset)}
+    words = [
+        name.replace("_", " ") if value is True else f"{name} {grey(value) if name in lengths else value}"
+        for name, value in values.items()
+        if value is not False
+    ]
+    return ", ".join(words)

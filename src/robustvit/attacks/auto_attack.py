@@ -11,19 +11,21 @@ import importlib
 import io
 import logging
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self, get_args
 
 import torch
 from torch import Tensor
 
-from robustvit.attacks.pixel_network import PixelNetwork, check_pixels, frozen
+from robustvit.attacks.attack import Attack, SampleIds, accuracy_measure
+from robustvit.attacks.options import option
+from robustvit.attacks.pixel_network import PixelNetwork, check_pixels, device_of, frozen
 from robustvit.runtime.interruption import check_interrupted
 from robustvit.runtime.number_checks import check_numbers
 from robustvit.runtime.randomness import keyed_seed
 
-__all__ = ["AutoAttackPart", "AutoAttackSettings", "Norm", "auto_attack", "check_auto_attack"]
+__all__ = ["AutoAttack", "AutoAttackPart", "AutoAttackSettings", "Norm", "auto_attack", "check_auto_attack"]
 
 Norm = Literal["Linf", "L2", "L1"]
 
@@ -44,17 +46,18 @@ class AutoAttackSettings:
     """Which ensemble, and how far it may go.
 
     Attributes:
-        eps: the largest norm of the change, in pixel units, 1 being white.
-        norm: of the change, over all values of a picture.
-        version: "standard" or "plus", of the package; what `parts` is taken from.
-        parts: the attacks themselves, instead of those of the version; each with the settings it has there.
-        group: pictures attacked at once. The package draws for all of them together, so that only alone what happens to a
-            picture depends on (seed, its id). More are faster where one leaves the device idle, and depend on each other.
+        eps: largest norm of the change, in pixel units, 1 being white.
+        norm: of the change, over all values of an image.
+        version: which ensemble of the package.
+        parts: its attacks themselves, instead of those of the ensemble: apgd-ce, apgd-dlr, apgd-t, fab, fab-t, square; each
+            with the settings it has there.
+        group: images attacked at once. The package draws for all of them together, so that only alone what happens to an
+            image depends on (seed, its id). More are faster on a GPU, and depend on each other.
     """
 
-    eps: float = 1 / 255
+    eps: float = option(1 / 255, is_length=True)
     norm: Norm = "Linf"
-    version: Literal["standard", "plus"] = "standard"
+    version: Literal["standard", "plus"] = option("standard", flag="ensemble")
     parts: tuple[AutoAttackPart, ...] = ()
     group: int = 1
 
@@ -166,3 +169,43 @@ def _quiet(device: torch.device) -> Iterator[None]:
     finally:
         logger.setLevel(level)
         sys.settrace(tracing)
+
+
+@dataclass(frozen=True)
+class AutoAttack(Attack):
+    """The ensemble of the package `pyautoattack`."""
+
+    name = "autoattack"
+    label = "AutoAttack"
+    summary = "the ensemble of `pyautoattack` (`pip install 'robustvit[attack]'`)"
+    needs = "gradients; 4 classes, or other parts"
+    settings_class = AutoAttackSettings
+    measures = (
+        accuracy_measure(
+            "autoattack",
+            "Accuracy under AutoAttack",
+            "Top-1 accuracy under AutoAttack: an image counts as wrong when one attack of its ensemble succeeds.",
+            under="AutoAttack",
+            order=1,
+        ),
+    )
+
+    settings: AutoAttackSettings = field(default_factory=AutoAttackSettings)
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any]) -> Self:
+        if options.get("norm", "Linf") != "Linf" and "eps" not in options:
+            told = "needs an eps of its own, in pixel units over the whole picture, such as 0.5"
+            raise ValueError(f"norm={options['norm']!r} {told}")
+        return super().from_options(options)
+
+    def describe(self) -> dict[str, Any]:
+        settings = self.settings
+        return {"eps": settings.eps, "norm": settings.norm, "parts": list(settings.ensemble), "group": settings.group}
+
+    def check(self, model: PixelNetwork, size: tuple[int, int]) -> None:
+        with torch.no_grad():
+            check_auto_attack(self.settings, model(torch.full((1, 3, *size), 0.5, device=device_of(model))).shape[1])
+
+    def run(self, model: PixelNetwork, images: Tensor, labels: Tensor, seed: int, ids: SampleIds) -> Tensor:
+        return auto_attack(model, images, labels, self.settings, seed=seed, sample_ids=ids)

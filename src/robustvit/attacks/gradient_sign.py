@@ -9,19 +9,36 @@ x_{t+1} = clip_[0, 1]( clip_[x - eps, x + eps]( x_t + step sign grad CE(f(x_t), 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from robustvit.attacks.pixel_network import check_pixels, frozen
+from robustvit.attacks.attack import Attack, SampleIds, accuracy_measure
+from robustvit.attacks.options import grey, option
+from robustvit.attacks.pixel_network import PixelNetwork, check_pixels, frozen
 from robustvit.runtime.interruption import check_interrupted
 from robustvit.runtime.number_checks import check_numbers
 from robustvit.runtime.randomness import KeyedDraws
 
-__all__ = ["PGD_PRESETS", "PgdSettings", "fgsm", "pgd"]
+__all__ = ["PGD_PRESETS", "Fgsm", "FgsmSettings", "Pgd", "PgdSettings", "fgsm", "pgd"]
+
+
+@dataclass(frozen=True)
+class FgsmSettings:
+    """How far FGSM goes.
+
+    Attributes:
+        eps: largest change of a value.
+    """
+
+    eps: float = option(1 / 255, is_length=True)
+
+    def __post_init__(self) -> None:
+        check_numbers(self)
+        _check_eps(self.eps)
 
 
 @dataclass(frozen=True)
@@ -32,25 +49,29 @@ class PgdSettings:
         eps: largest change of a value.
         step: of one iteration.
         steps: iterations; the last iterate is the result.
-        random_start: begin somewhere within eps, else at the picture.
+        random_start: begin somewhere within eps, else at the image.
     """
 
-    eps: float = 1 / 255
-    step: float = 0.5 / 255
+    eps: float = option(1 / 255, is_length=True)
+    step: float = option(0.5 / 255, is_length=True)
     steps: int = 5
-    random_start: bool = True
+    random_start: bool = option(True, text="begin at the image")
 
     def __post_init__(self) -> None:
         check_numbers(self)
-        if not 0 <= self.eps <= 1:
-            raise ValueError(
-                f"eps={self.eps:g} is not possible; give a share of the pixel range, 0 to 1: "
-                f"{f'{self.eps:g}/255 for {self.eps:g} steps of grey' if 1 < self.eps <= 255 else 'such as 8/255'}"
-            )
+        _check_eps(self.eps)
         if not self.step > 0:
             raise ValueError(f"step={self.step!r} is not possible; give more than 0, in the units of eps")
         if self.steps < 1:
             raise ValueError(f"steps={self.steps!r} is not possible; give at least 1")
+
+
+def _check_eps(eps: float) -> None:
+    if not 0 <= eps <= 1:
+        raise ValueError(
+            f"eps={eps:g} is not possible; give a share of the pixel range, 0 to 1: "
+            f"{f'{eps:g}/255 for {eps:g} steps of grey' if 1 < eps <= 255 else 'such as 8/255'}"
+        )
 
 
 PGD_PRESETS: dict[str, PgdSettings] = {
@@ -132,3 +153,63 @@ def check_gradient(gradient: Tensor, losses: Tensor) -> None:
             "although the loss is; an attack that follows it would find nothing. Attack the network in float32, or without "
             "the part that has no gradient"
         )
+
+
+@dataclass(frozen=True)
+class Fgsm(Attack):
+    """One step along the sign of the gradient."""
+
+    name = "fgsm"
+    label = "FGSM"
+    summary = "one step of eps along the sign of the gradient"
+    needs = "gradients"
+    settings_class = FgsmSettings
+    presets = {name: FgsmSettings(preset.eps) for name, preset in PGD_PRESETS.items()}
+    measures = (
+        accuracy_measure(
+            "fgsm",
+            "Accuracy under FGSM",
+            "Top-1 accuracy under FGSM: one step along the sign of the gradient, against the true class. Every image counts, "
+            "also those that were wrong before.",
+            under="FGSM",
+            order=3,
+        ),
+    )
+
+    settings: FgsmSettings = presets["rvt"]
+
+    def run(self, model: PixelNetwork, images: Tensor, labels: Tensor, seed: int, ids: SampleIds) -> Tensor:
+        return fgsm(model, images, labels, self.settings.eps)
+
+
+@dataclass(frozen=True)
+class Pgd(Attack):
+    """Several steps, from a random start."""
+
+    name = "pgd"
+    label = "PGD"
+    summary = "several steps within eps, from a random start; the last iterate counts"
+    needs = "gradients"
+    settings_class = PgdSettings
+    presets = PGD_PRESETS
+    measures = (
+        accuracy_measure(
+            "pgd",
+            "Accuracy under PGD",
+            "Top-1 accuracy under PGD: several steps along the sign of the gradient within eps of the image; the last one "
+            "counts.",
+            under="PGD",
+            order=2,
+        ),
+    )
+
+    settings: PgdSettings = PGD_PRESETS["rvt"]
+
+    def remarks(self) -> Iterator[str]:
+        settings = self.settings
+        if settings.step * settings.steps < settings.eps * (1 - 1e-6):
+            reach = f"{grey(settings.step * settings.steps)} of {grey(settings.eps)}"
+            yield f"{settings.steps} steps of PGD reach {reach} from the start; --steps and --step change that"
+
+    def run(self, model: PixelNetwork, images: Tensor, labels: Tensor, seed: int, ids: SampleIds) -> Tensor:
+        return pgd(model, images, labels, self.settings, seed=seed, sample_ids=ids)

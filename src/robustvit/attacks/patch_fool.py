@@ -8,19 +8,21 @@ attention that the patch draws in the first half of the blocks. Where the second
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from robustvit.attacks.attack import Attack, SampleIds, accuracy_measure
 from robustvit.attacks.gradient_sign import check_gradient, loss_gradient
+from robustvit.attacks.options import option
 from robustvit.attacks.patch_attention import attention_drawn, attention_received, pixel_mask, tokens_of
-from robustvit.attacks.pixel_network import PixelNetwork, channels, check_pixels, frozen
+from robustvit.attacks.pixel_network import PixelNetwork, channels, check_pixels, device_of, frozen
 from robustvit.attacks.sparse_pixels import FROZEN_AFTER, PixelChoice, SparsePixels
-from robustvit.recording.tape import record
+from robustvit.recording.tape import NothingRecordedError, attention_blocks, record
 from robustvit.runtime.interruption import check_interrupted
 from robustvit.runtime.number_checks import check_numbers
 from robustvit.runtime.randomness import KeyedDraws
@@ -28,6 +30,7 @@ from robustvit.runtime.randomness import KeyedDraws
 __all__ = [
     "ChosenPatches",
     "Constraint",
+    "PatchFool",
     "PatchFoolSettings",
     "PatchSelection",
     "Projection",
@@ -57,15 +60,18 @@ class PatchFoolSettings:
 
     Attributes:
         patches: how many; the attention term is about the first.
-        select: see `PatchSelection`.
-        layer: block whose attention selects, counted from 0; None is 4, or the last one of a network with fewer.
+        select: the patches with the most attention, with the largest gradient of the loss (saliency), or any.
+        layer: block whose attention selects, counted from 0; by default 4, or the last one of networks with fewer.
         attention_weight: of the attention's gradient beside the loss's; 0 leaves it out. It is about the blocks from the
             second to the middle, of which networks with fewer than four blocks have none.
-        projection: see `Projection`.
-        iterations, lr: of Adam, in units of std; the rate falls by 0.95 every 10 iterations.
-        constraint, limit: see `Constraint`; pixel units, 1 being white. A limit above 1 for "linf" is read as /255.
-        pixels: change only that many pixels of the patches; None for all.
-        pixel_choice: "learned" or "random".
+        projection: of the attention's gradient where it is against the loss, by the textbook or as published (`Projection`).
+        iterations: of Adam; the rate falls by 0.95 every 10.
+        lr: its rate, in units of std.
+        constraint: any content of the patches (none), or within the radius of the image: every value (linf), every channel
+            (l2).
+        limit: radius of the constraint, in pixel units, 1 being white; above 1, that of linf is read as /255.
+        pixels: change only that many pixels of the patches; by default all.
+        pixel_choice: which pixels.
     """
 
     patches: int = 1
@@ -76,7 +82,7 @@ class PatchFoolSettings:
     iterations: int = 250
     lr: float = 0.22
     constraint: Constraint = "none"
-    limit: float = 0.0
+    limit: float = option(0.0, flag="radius", is_length=True)
     pixels: int | None = None
     pixel_choice: PixelChoice = "learned"
 
@@ -273,3 +279,48 @@ class _Attack:
 
     def _in_pixels(self) -> Tensor:
         return self.content * self.std + self.mean
+
+
+@dataclass(frozen=True)
+class PatchFool(Attack):
+    """A patch that misleads and draws attention."""
+
+    name = "patch-fool"
+    label = "Patch-Fool"
+    summary = "the content of patches, so that it misleads and draws attention"
+    needs = "gradients, attention"
+    settings_class = PatchFoolSettings
+    measures = (
+        accuracy_measure(
+            "patch-fool",
+            "Accuracy under Patch-Fool",
+            "Top-1 accuracy under Patch-Fool: patches that the network attends to are replaced by what misleads it most.",
+            under="Patch-Fool",
+            order=4,
+        ),
+    )
+
+    settings: PatchFoolSettings = field(default_factory=PatchFoolSettings)
+
+    def describe(self) -> dict[str, Any]:
+        layer = f"{LAYER}, or the last block" if self.settings.layer is None else self.settings.layer
+        return {**asdict(self.settings), "layer": layer}
+
+    @classmethod
+    def shown(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
+        idle = {"limit"} if settings.get("constraint") == "none" else set()
+        idle |= {"pixel_choice"} if settings.get("pixels") is None else set()
+        return {name: value for name, value in super().shown(settings).items() if name not in idle}
+
+    def check(self, model: PixelNetwork, size: tuple[int, int]) -> None:
+        """The network has attention, patches and pixels enough: one iteration on a grey image."""
+        try:
+            attention_blocks(model.network)
+        except NothingRecordedError as error:
+            raise ValueError(f"patch-fool reads the attention of a network, and {error}") from error
+        grey = torch.full((1, 3, *size), 0.5, device=device_of(model))
+        label = torch.zeros(1, dtype=torch.long, device=grey.device)
+        patch_fool(model, grey, label, replace(self.settings, iterations=1))
+
+    def run(self, model: PixelNetwork, images: Tensor, labels: Tensor, seed: int, ids: SampleIds) -> Tensor:
+        return patch_fool(model, images, labels, self.settings, seed=seed, sample_ids=ids)

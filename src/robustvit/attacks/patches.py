@@ -1,22 +1,23 @@
-"""Patches covered with noise: chosen at random, or by a network trained to find those that hurt (AFAT, Table 3)."""
+"""Random patches covered with noise (AFAT, Table 3)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from robustvit.attacks.attack import Attack, SampleIds, accuracy_measure
+from robustvit.attacks.options import option
 from robustvit.attacks.pixel_network import PixelNetwork, channels, check_pixels
-from robustvit.methods.patch_corruption import Noise, PatchScorer, cover_patches, draw_noise, keep_mask, random_scores
-from robustvit.recording.block_outputs import block_tokens
+from robustvit.methods.patch_corruption import Noise, cover_patches, draw_noise, keep_mask, random_scores
+from robustvit.metrics.measures import Measure, register
 from robustvit.recording.token_grids import token_stride
-from robustvit.runtime.interruption import check_interrupted
+from robustvit.runtime.number_checks import check_numbers
 from robustvit.runtime.randomness import keyed_seed
 
-__all__ = ["PatchSettings", "cover_adversarial", "cover_random", "fit_scorer"]
+__all__ = ["A_TENTH", "PatchSettings", "RandomPatchSettings", "RandomPatches", "cover_random", "covered", "patch_seeds"]
 
 
 @dataclass(frozen=True)
@@ -24,22 +25,37 @@ class PatchSettings:
     """How patches are covered.
 
     Attributes:
-        rho: share of the patches: floor(rho (N - 1)) + 1 of N.
-        patch_size: side in pixels; None takes the token stride of the network, 16 for one without tokens.
-        noise: what covers a patch; "zero" drops it.
+        rho: share of the patches to cover: floor(rho (N - 1)) + 1 of N.
+        patch_size: side in pixels; by default that of the network's tokens, 16 for networks without.
+        noise: what covers a patch; zero drops it.
     """
 
-    rho: float = 0.1
-    patch_size: int | None = None
+    rho: float = option(0.1, metavar="SHARE")
+    patch_size: int | None = option(None, metavar="PIXELS")
     noise: Noise = "unit_normalised"
 
     def side(self, model: PixelNetwork, size: tuple[int, int]) -> int:
+        """Of a patch in pixels, for images (H, W) of `size`."""
         if self.patch_size is not None:
             return self.patch_size
         try:
             return token_stride(model.network, size)
         except RuntimeError:  # nothing to record: no tokens
             return 16
+
+    def describe(self) -> dict[str, Any]:
+        return {**asdict(self), "patch_size": self.patch_size or "the network's tokens"}
+
+    def check_share(self) -> None:
+        """Raises ValueError where an attack would cover nothing, or everything."""
+        if not 0 < self.rho < 1:
+            raise ValueError(f"rho={self.rho:g} is not possible; give a share of the patches between 0 and 1, such as 0.1")
+
+    def check_tiling(self, model: PixelNetwork, size: tuple[int, int]) -> None:
+        """Raises ValueError where the patches do not tile images (H, W) of `size`."""
+        side, (H, W) = self.side(model, size), size
+        if not 0 < side <= min(size) or H % side or W % side:
+            raise ValueError(f"patches of {side} pixels do not tile {H}x{W} pixels; give another patch_size")
 
 
 A_TENTH = PatchSettings()
@@ -54,118 +70,25 @@ def cover_random(
     seed: int = 0,
     sample_ids: Sequence[int | str] | None = None,
 ) -> Tensor:
-    """Pictures with random patches covered.
+    """Images with random patches covered.
 
     Args:
         model: gives the normalisation, in whose units the noise is, and the patches.
         images: float [B, 3, H, W] in 0 .. 1.
         labels: int64 [B]; without influence.
         settings: see `PatchSettings`.
-        seed, sample_ids: what happens to a picture depends on (seed, its id) alone.
+        seed, sample_ids: what happens to an image depends on (seed, its id) alone.
     """
     ids = check_pixels(images, labels, sample_ids)
     H, W = images.shape[-2:]
     side = settings.side(model, (H, W))
-    seeds = _seeds(seed, ids)
+    seeds = patch_seeds(seed, ids)
     keep = keep_mask(random_scores(seeds, (H // side) * (W // side), images), settings.rho)
-    return _covered(model, images, keep, settings, seeds)
+    return covered(model, images, keep, settings, seeds)
 
 
-def cover_adversarial(
-    model: PixelNetwork,
-    images: Tensor,
-    labels: Tensor,
-    scorer: PatchScorer,
-    settings: PatchSettings = A_TENTH,
-    *,
-    seed: int = 0,
-    sample_ids: Sequence[int | str] | None = None,
-) -> Tensor:
-    """Pictures with the patches covered that `scorer` chooses; other arguments as in `cover_random`."""
-    ids = check_pixels(images, labels, sample_ids)
-    with torch.no_grad():
-        keep = keep_mask(scorer(model.normalise(images).float()), settings.rho).to(images.dtype)
-    return _covered(model, images, keep, settings, _seeds(seed, ids))
-
-
-def fit_scorer(
-    model: PixelNetwork,
-    batches: Iterable[Tensor],
-    settings: PatchSettings = A_TENTH,
-    *,
-    steps: int = 200,
-    lr: float = 1e-3,
-    seed: int = 0,
-) -> PatchScorer:
-    """A patch corruption network for a frozen classifier: it learns which patches change the features most.
-
-    Two random masks of every picture are tried; the patches of the one with the larger alignment loss should get the lower
-    scores (a logistic loss on the difference of their sums). AFAT's straight-through gradient knows nothing of patches that
-    are not covered, and does not reliably climb on a frozen classifier.
-
-    Args:
-        model: the classifier; left as it was.
-        batches: pixels [B, 3, H, W] in 0 .. 1, at least `steps` of them.
-        settings: of the covering.
-        steps: of Adam.
-        lr: its rate.
-        seed: of the start, the masks and the noise.
-
-    Raises:
-        ValueError: there are fewer batches.
-    """
-    scorer: PatchScorer | None = None
-    done = 0
-    for images in batches:
-        check_interrupted()
-        if done == steps:
-            break
-        if scorer is None:
-            scorer = _new_scorer(model, images, settings, seed)
-            optimizer = torch.optim.Adam(scorer.parameters(), lr=lr)
-        optimizer.zero_grad()
-        _ranking_loss(model, scorer, images, settings, [keyed_seed(seed, done, i) for i in range(len(images))]).backward()
-        optimizer.step()
-        done += 1
-    if scorer is None or done < steps:
-        raise ValueError(f"{steps} steps of training need as many batches, got {done}")
-    return scorer.eval().requires_grad_(False)
-
-
-def _ranking_loss(
-    model: PixelNetwork, scorer: PatchScorer, images: Tensor, settings: PatchSettings, seeds: list[int]
-) -> Tensor:
-    x = model.normalise(images)
-    N = scorer.grid[0] * scorer.grid[1]
-    clean = _features(model, x)
-    hurt, sums = [], []
-    scores = scorer(x.float())
-    for attempt in range(2):
-        drawn = [keyed_seed(value, attempt, "mask") for value in seeds]
-        keep = keep_mask(random_scores(drawn, N, x), settings.rho)
-        cover = draw_noise(x, settings.noise, model.mean, model.std, drawn)
-        spoiled = _features(model, cover_patches(x, keep, cover, model.mean, model.std))
-        change = [(a - b).square().flatten(1).mean(1) for a, b in zip(clean, spoiled, strict=True)]
-        hurt.append(torch.stack(change).mean(0))  # L_align of each picture
-        sums.append((scores * (1 - keep)).sum(1))
-    return F.softplus((sums[0] - sums[1]) * (hurt[0] - hurt[1]).sign()).mean()
-
-
-def _features(model: PixelNetwork, x: Tensor) -> list[Tensor]:
-    """Image tokens after every block; of a CNN, the positions of its maps."""
-    own = next((parameter.dtype for parameter in model.network.parameters()), x.dtype)
-    return [block.tokens.float() for block in block_tokens(model.network, x.to(own))]
-
-
-def _new_scorer(model: PixelNetwork, images: Tensor, settings: PatchSettings, seed: int) -> PatchScorer:
-    H, W = images.shape[-2:]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(keyed_seed(seed, "scorer") >> 1)
-        return PatchScorer((H, W), settings.side(model, (H, W))).to(images.device)
-
-
-def _covered(model: PixelNetwork, images: Tensor, keep: Tensor, settings: PatchSettings, seeds: list[int]) -> Tensor:
-    """In pixels; what is kept is untouched."""
+def covered(model: PixelNetwork, images: Tensor, keep: Tensor, settings: PatchSettings, seeds: list[int]) -> Tensor:
+    """Images [B, 3, H, W] in 0 .. 1 with the patches covered that `keep` [B, N] has a 0 for; the rest is untouched."""
     x = model.normalise(images)
     cover = draw_noise(x, settings.noise, model.mean, model.std, seeds)
     noise = (cover * channels(model.std, x) + channels(model.mean, x)).clamp(0, 1)
@@ -173,5 +96,77 @@ def _covered(model: PixelNetwork, images: Tensor, keep: Tensor, settings: PatchS
     return cover_patches(images, keep, noise, zero, one)
 
 
-def _seeds(seed: int, ids: Sequence[int | str]) -> list[int]:
+def patch_seeds(seed: int, ids: Sequence[int | str]) -> list[int]:
+    """For each image; those of noise and random choice."""
     return [keyed_seed(seed, i, "patches") for i in ids]
+
+
+@dataclass(frozen=True)
+class RandomPatchSettings(PatchSettings):
+    """Of `RandomPatches`.
+
+    Attributes:
+        masks: how many choices of patches.
+    """
+
+    masks: int = 3
+
+    def __post_init__(self) -> None:
+        check_numbers(self)
+        self.check_share()
+        if self.masks < 1:
+            raise ValueError(f"masks={self.masks} is not possible; give at least 1, and 3 or more for a spread")
+
+
+@dataclass(frozen=True)
+class RandomPatches(Attack):
+    """Random patches covered with noise, several times: `masks` choices of patches, a row of results each."""
+
+    name = "patches-random"
+    label = "Random patches"
+    summary = "a random tenth of the patches covered with noise, three times"
+    settings_class = RandomPatchSettings
+    measures = (
+        accuracy_measure(
+            "patches-random",
+            "Accuracy, random patches covered",
+            "Top-1 accuracy with random patches covered by noise, averaged over several choices of patches (masks).",
+            under="random patches of noise",
+            order=6,
+        ),
+        register(
+            Measure(
+                "patches_random_worst",
+                "Random patches, worst mask",
+                "Share of the images that are right under every one of the masks.",
+                family="attack",
+                order=6,
+            )
+        ),
+        register(
+            Measure(
+                "patches_random_spread",
+                "Random patches, spread",
+                "Standard deviation of the accuracy over the masks. Without an interval: bootstrap samples show larger "
+                "spreads than the images themselves.",
+                higher_is_better=False,
+                family="attack",
+                order=6,
+            )
+        ),
+    )
+
+    settings: RandomPatchSettings = field(default_factory=RandomPatchSettings)
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        return tuple(f"{self.name} (mask {i + 1})" for i in range(self.settings.masks))
+
+    def describe(self) -> dict[str, Any]:
+        return self.settings.describe()
+
+    def check(self, model: PixelNetwork, size: tuple[int, int]) -> None:
+        self.settings.check_tiling(model, size)
+
+    def run(self, model: PixelNetwork, images: Tensor, labels: Tensor, seed: int, ids: SampleIds) -> Tensor:
+        return cover_random(model, images, labels, self.settings, seed=seed, sample_ids=ids)

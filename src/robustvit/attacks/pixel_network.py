@@ -13,7 +13,7 @@ from robustvit.metrics.class_subset import keep_classes
 from robustvit.models.class_logits import class_logits
 from robustvit.runtime.memory import is_out_of_memory
 
-__all__ = ["PixelNetwork", "check_network", "check_pixels", "frozen"]
+__all__ = ["PixelNetwork", "check_network", "check_pixels", "device_of", "frozen"]
 
 
 class PixelNetwork(nn.Module):
@@ -52,6 +52,11 @@ def channels(values: Sequence[float], like: Tensor) -> Tensor:
     return torch.tensor(values, dtype=like.dtype, device=like.device)[:, None, None]
 
 
+def device_of(model: nn.Module) -> torch.device:
+    """The device of its parameters; the CPU for a network without any."""
+    return next(model.parameters(), torch.zeros(())).device
+
+
 @contextmanager
 def frozen(model: nn.Module) -> Iterator[None]:
     """Evaluation mode and parameters without gradients inside; every mode and flag is back afterwards."""
@@ -73,8 +78,7 @@ def check_network(model: PixelNetwork, size: tuple[int, int]) -> None:
     Raises:
         ValueError: it does not.
     """
-    device = next(model.parameters(), torch.zeros(())).device
-    H, W = size
+    device, (H, W) = device_of(model), size
     with frozen(model), torch.enable_grad():
         x = torch.full((1, 3, H, W), 0.5, device=device, requires_grad=True)
         try:

@@ -37,7 +37,7 @@ COMMANDS = {
     "eval": Command("robustvit.cli.eval", "measure how much of a classifier's accuracy survives corruptions and shifts"),
     "analyze": Command("robustvit.cli.analyze", "look inside networks: attention, stability, groups of tokens, noise"),
     "sweep": Command("robustvit.cli.sweep", "train and measure a grid of settings and seeds, with mean and spread: ablations"),
-    "attack": Command("robustvit.cli.attack", "measure how much survives FGSM, PGD, Patch-Fool, covered patches, AutoAttack"),
+    "attack": Command("robustvit.cli.attack", "measure how much of a classifier's accuracy survives attacks on its images"),
     "corrupt": Command("robustvit.cli.corrupt", "write a corrupted copy of a data set, as ImageNet-C, Cityscapes-C or COCO-C"),
     "demo": Command("robustvit.cli.demo", "train a plain and a robust network in minutes, measure both, write a report"),
 }

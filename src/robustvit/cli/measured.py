@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from robustvit.cli.console import going_on, note, note_untrained, tables
+import tyro
+
+from robustvit.cli.console import going_on, note, note_untrained, print_json, tables
+from robustvit.cli.networks import load_networks
 from robustvit.runtime.progress import progress_bar
+from robustvit.runtime.ranks import is_first_process
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,10 +21,94 @@ if TYPE_CHECKING:
 
     from robustvit.evaluation.results import Difference, Results
 
-__all__ = ["measure", "print_results", "tell_notes"]
+__all__ = ["MeasureOptions", "print_results", "run_and_print", "tell_notes"]
 
 
-def measure(networks: dict[str, Any], data: str, output: Path, how: dict[str, Any]) -> Results:
+@dataclass(frozen=True)
+class MeasureOptions:
+    """Options of both commands.
+
+    Attributes:
+        name: short names for the networks, in order, for tables and reports; by default what was typed.
+        severity: of the corruptions; numbers that need all five, as mCE, are left out with fewer.
+        output: folder for results.json, results.csv and report.html.
+        resume: go on with an interrupted run in the output folder; a finished one is shown again.
+        limit: take only that many images, drawn by the seed.
+        class_map: JSON file from class names to outputs, where they are not in the same order.
+        num_classes: outputs of the classifier; by default those of the weights.
+        protocol: how images become the input: model, imagenet-c, crop, squash or none; by default the suite's own.
+        img_size: height and width of the input; by default the network's.
+        seed: of corruptions, attacks, subset and intervals.
+        ignore_orientation: take pixels as they are stored, whatever the EXIF tag of cameras says, as published numbers do;
+            images of imagenet-a, imagenet-r and imagenet-c on disk always are.
+        batch_size: images at once.
+        device: cpu, cuda, cuda:1, mps, ...
+        untrained: random weights for networks given by NAME alone (to try things out).
+        predictions: also write predictions.csv: the answer to every image under every condition.
+        as_json: print JSON.
+    """
+
+    name: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT [TEXT ...]")] = ()
+    severity: Annotated[tuple[int, ...], tyro.conf.arg(metavar="S [S ...]")] = (1, 2, 3, 4, 5)
+    output: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("out")
+    resume: bool = False
+    limit: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    class_map: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    num_classes: Annotated[int | None, tyro.conf.arg(metavar="K")] = None
+    protocol: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    img_size: Annotated[tuple[int, int] | None, tyro.conf.arg(metavar="H W")] = None
+    seed: int = 0
+    ignore_orientation: bool = False
+    batch_size: Annotated[int, tyro.conf.arg(metavar="B")] = 32
+    device: str = "cpu"
+    untrained: bool = False
+    predictions: bool = False
+    as_json: Annotated[bool, tyro.conf.arg(name="json")] = False
+
+
+def run_and_print(
+    models: Sequence[str],
+    data: str,
+    options: MeasureOptions,
+    how: dict[str, Any],
+    table: Callable[[Results], Table],
+    compared: Callable[[Difference], Sequence[str]],
+) -> None:
+    """Measures networks and prints the result.
+
+    Args:
+        models: as typed.
+        data: as typed.
+        options: of both commands.
+        how: further arguments of `evaluate`.
+        table: makes the table of the numbers.
+        compared: which numbers of a difference are shown.
+    """
+    given = {"num_classes": options.num_classes, "img_size": options.img_size}
+    networks = load_networks(models, options.untrained, {k: v for k, v in given.items() if v}, options.device, options.name)
+    shared = (
+        "class_map",
+        "protocol",
+        "limit",
+        "seed",
+        "resume",
+        "severity",
+        "predictions",
+        "ignore_orientation",
+        "batch_size",
+    )
+    how |= {name: getattr(options, name) for name in shared} | {"size": options.img_size}
+    results = _measure(networks, data, options.output, how)
+    if not is_first_process():
+        return
+    if options.as_json:
+        print_json(results.to_json())
+    else:
+        print_results(results, table(results), compared)
+    tell_notes(results, options.output)
+
+
+def _measure(networks: dict[str, Any], data: str, output: Path, how: dict[str, Any]) -> Results:
     """`evaluate` with its progress on stderr; an interruption says how to go on."""
     from robustvit.evaluation.evaluate import evaluate
 

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from robustvit.runtime.measure_homes import import_measure_homes
+
 __all__ = [
     "CELL_MEASURES",
     "DISTANCE",
@@ -74,6 +76,7 @@ class Measure:
         ranks: whether networks are ranked by it, where it is the first of its family that was measured.
         claim: the headline about a network, where {} stands for the value: "recognises {} of the images".
         under: of an accuracy under an attack, what the images are under: "PGD".
+        order: within its family, the smallest first; equal ones by registration.
     """
 
     key: str
@@ -86,6 +89,7 @@ class Measure:
     ranks: bool = False
     claim: str = ""
     under: str = ""
+    order: int = 0
 
     @property
     def heading(self) -> str:
@@ -113,6 +117,7 @@ def register(measure: Measure) -> Measure:
 
 def measures() -> Iterator[Measure]:
     """All of them, in the order of registration."""
+    import_measure_homes()
     return iter(tuple(_TABLE.values()))
 
 
@@ -127,20 +132,22 @@ def measure_of(key: str) -> Measure:
     Raises:
         KeyError: nobody has registered it.
     """
+    if base_key(key) not in _TABLE:
+        import_measure_homes()
     measure, suite = _TABLE[base_key(key)], key.partition(" (")[2]
     return replace(measure, key=key, label=f"{measure.label} ({suite}") if suite else measure
 
 
 def in_display_order(keys: Iterable[str]) -> list[str]:
-    """Sorted by family, and in it by registration."""
-    places = {measure.key: (_DISPLAYED.index(measure.family), i) for i, measure in enumerate(measures())}
+    """Sorted by family, and in it by their order."""
+    places = {m.key: (_DISPLAYED.index(m.family), m.order, i) for i, m in enumerate(measures())}
     return sorted(keys, key=lambda key: places[base_key(key)])
 
 
 def in_ranking_order() -> list[Measure]:
     """Those that networks are ranked by; the first that was measured decides."""
     ranked = [measure for measure in measures() if measure.ranks]
-    return sorted(ranked, key=lambda measure: _RANKED.index(measure.family))
+    return sorted(ranked, key=lambda measure: (_RANKED.index(measure.family), measure.order))
 
 
 def corrupted_accuracies() -> list[str]:
@@ -234,67 +241,6 @@ EXPECTED_CALIBRATION_ERROR = register(
 )
 
 
-def _attack(key: str, label: str, meaning: str, under: str) -> Measure:
-    claim = f"gets {{}} right under {under}"
-    return register(Measure(key, label, meaning, family="attack", ranks=True, claim=claim, under=under))
-
-
-_attack(
-    "autoattack_accuracy",
-    "Accuracy under AutoAttack",
-    "Top-1 accuracy under AutoAttack: an image counts as wrong when one attack of its ensemble succeeds.",
-    "AutoAttack",
-)
-_attack(
-    "pgd_accuracy",
-    "Accuracy under PGD",
-    "Top-1 accuracy under PGD: several steps along the sign of the gradient within eps of the image; the last one counts.",
-    "PGD",
-)
-_attack(
-    "fgsm_accuracy",
-    "Accuracy under FGSM",
-    "Top-1 accuracy under FGSM: one step along the sign of the gradient, against the true class. Every image counts, also "
-    "those that were wrong before.",
-    "FGSM",
-)
-_attack(
-    "patch_fool_accuracy",
-    "Accuracy under Patch-Fool",
-    "Top-1 accuracy under Patch-Fool: patches that the network attends to are replaced by what misleads it most.",
-    "Patch-Fool",
-)
-_attack(
-    "patches_adversarial_accuracy",
-    "Accuracy, chosen patches covered",
-    "Top-1 accuracy with the patches covered by noise that a corruption network chooses.",
-    "patches that a network chose to cover",
-)
-_attack(
-    "patches_random_accuracy",
-    "Accuracy, random patches covered",
-    "Top-1 accuracy with random patches covered by noise, averaged over several choices of patches (masks).",
-    "random patches of noise",
-)
-register(
-    Measure(
-        "patches_random_worst",
-        "Random patches, worst mask",
-        "Share of the images that are right under every one of the masks.",
-        family="attack",
-    )
-)
-register(
-    Measure(
-        "patches_random_spread",
-        "Random patches, spread",
-        "Standard deviation of the accuracy over the masks. Without an interval: bootstrap samples show larger spreads than "
-        "the "
-        "images themselves.",
-        higher_is_better=False,
-        family="attack",
-    )
-)
 register(
     Measure(
         "imagenet_a_accuracy",

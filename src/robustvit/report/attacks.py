@@ -8,23 +8,14 @@ from typing import Any
 
 from markupsafe import Markup
 
+from robustvit.attacks.options import grey
+from robustvit.attacks.registry import ATTACKS
 from robustvit.evaluation.attacking import ATTACK_SUITE
 from robustvit.evaluation.results import AttackedPicture, AttackExample, CellResult, ModelResults
 from robustvit.report.charts import PLAIN, Bar, bars
 from robustvit.report.numbers import MISSING, change, interval, percent
 
-__all__ = ["ATTACK_LABELS", "AttackRow", "AttackSection", "attack_key", "attack_label", "attack_section", "mean_changes"]
-
-ATTACK_LABELS = {
-    "fgsm": "FGSM",
-    "pgd": "PGD",
-    "patch-fool": "Patch-Fool",
-    "patches-random": "Random patches",
-    "patches-adversarial": "Chosen patches",
-    "autoattack": "AutoAttack",
-}
-FRACTIONS = ("eps", "step", "limit")
-"""Settings in pixel units, which are read more easily in steps of grey."""
+__all__ = ["AttackRow", "AttackSection", "attack_key", "attack_label", "attack_section", "mean_changes"]
 
 
 @dataclass(frozen=True)
@@ -95,7 +86,7 @@ def _row(model: ModelResults, name: str, settings: dict[str, Any]) -> AttackRow:
     sizes = (MISSING,) * 3 if changes is None else (grey(changes[0]), f"{changes[1]:.2f}", percent(changes[2]))
     strips = [(e, a) for e in model.attack_examples for a in e.attacked if a.attack == name]
     lost = MISSING if clean is None else change(key, value.value - clean.value)
-    told = {k: _told(k, v) for k, v in settings.items() if v is not None and not _is_idle(k, settings)}
+    told = ATTACKS[name].shown(settings) if name in ATTACKS else settings  # of a plug-in that is not installed here
     shown = (attack_label(name), percent(value.value), interval(value), lost, *sizes)
     return AttackRow(*shown, told, tuple(strips), _remark(strips))
 
@@ -108,26 +99,11 @@ def _remark(strips: Sequence[tuple[AttackExample, AttackedPicture]]) -> str:
     return "It turned no picture from right to wrong." if not fooled else f"It turned only {fooled} from right to wrong."
 
 
-def _is_idle(option: str, settings: dict[str, Any]) -> bool:
-    """Settings that have no effect beside the others."""
-    if option == "limit":
-        return settings.get("constraint") == "none"
-    return option == "pixel_choice" and settings.get("pixels") is None
-
-
-def _told(option: str, value: Any) -> Any:
-    return grey(value) if option in FRACTIONS and isinstance(value, float) and value <= 1 else value
-
-
-def grey(value: float) -> str:
-    """In steps of grey: 0.00392 -> "1/255"."""
-    return f"{255 * value:.3g}/255"
-
-
 def attack_label(name: str) -> str:
     """What the page calls an attack, or one of its rows: "patches-random (2)" -> "Random patches (2)"."""
     known, bracket, row = name.partition(" (")
-    return ATTACK_LABELS.get(known, known) + bracket + row
+    label = ATTACKS[known].label if known in ATTACKS else known
+    return label + bracket + row
 
 
 def mean_changes(model: ModelResults, attack: str) -> tuple[float, float, float] | None:

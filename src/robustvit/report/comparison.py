@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from robustvit.attacks.registry import ATTACKS
 from robustvit.evaluation.results import ModelResults, Results, Value
 from robustvit.metrics.measures import corrupted_accuracies, in_display_order, measure_of
-from robustvit.report.attacks import ATTACK_LABELS, attack_key
+from robustvit.report.attacks import attack_key, attack_label
 from robustvit.report.charts import PLAIN, Bar, Series, bars, curves, gauge
 from robustvit.report.figures import (
     Heat,
@@ -150,7 +151,7 @@ def overview(models: Sequence[ModelResults]) -> tuple[Overview, ...]:
         values = [("clean", model.summary.get("clean_accuracy"), PLAIN)]
         if mean_name:
             values.append(("corrupted", model.summary.get(mean_name), place))
-        values += [(label, model.summary.get(attack_key(name)), place) for name, label in ATTACK_LABELS.items()]
+        values += [(attack_label(name), model.summary.get(attack_key(name)), place) for name in ATTACKS]
         rows = [Bar(label, v.value, v.low, v.high, series=series) for label, v, series in values if v is not None]
         told = ", ".join(f"{row.label} {percent(row.value)}" for row in rows)
         if rows:

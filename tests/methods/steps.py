@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 import robustvit as rv
 from robustvit.methods.base import Method, MethodContext, Mix, Step
+from robustvit.tasks.classification import Classification
 from robustvit.training.forward import Forward, TrainedNetwork, needs_of
 
 MEAN, STD = (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)
@@ -31,14 +33,16 @@ def make_step(
 ) -> Step:
     """A step up to the methods' terms, by the forward pass of the loop."""
     B = len(images)
-    needs = needs_of(methods)
-    forward = Forward(TrainedNetwork(network, needs.token_logits), network, needs)
+    needs, task = needs_of(methods), Classification()
+    forward = Forward(TrainedNetwork(network, task, needs.token_logits), network, task, needs)
     labels = torch.arange(B) % num_classes if labels is None else labels
+    targets = F.one_hot(labels, num_classes).float() if targets is None else targets
     step = Step(
+        task=task,
         network=network,
-        forward=forward,
+        forward=partial(forward, targets=targets),
         images=images,
-        targets=F.one_hot(labels, num_classes).float() if targets is None else targets,
+        targets=targets,
         seeds=range(B) if seeds is None else seeds,
         share=share,
         epoch=epoch,

@@ -82,7 +82,7 @@ def test_companions_of_other_methods_do_not_count(key: str, chunk: int) -> None:
     network, images = build_backbone(key).eval(), pictures(key)
     method = AdlConfig(chunk=chunk).build(context_of(network))
     step = make_step(network, images, Companion(), method)
-    assert step.companions["companion"].logits.shape == step.outputs.logits.shape
+    assert step.companions["companion"].answer.shape == step.outputs.answer.shape
     torch.testing.assert_close(method.terms(step)["adl"], adl_of(network, images, chunk=chunk), rtol=1e-4, atol=1e-6)
 
 

@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from robustvit.methods.base import Step
 from robustvit.methods.patch_corruption import cover_patches, draw_noise, keep_mask
 from robustvit.models.rvt import RVTBlock
 from robustvit.recording.token_grids import token_stride
+from robustvit.tasks.classification import Classification
 from robustvit.training.forward import Forward, TrainedNetwork
 
 CASE: dict[str, Any] = json.loads((Path(__file__).parents[1] / "reference" / "afat.json").read_text())["case4_full_step"]
@@ -37,7 +39,7 @@ def alone(tensors: Sequence[Tensor]) -> None:
 def run_step(network: nn.Module, method: Afat, images: Tensor, loss_scale: float = 1.0, **options: Any) -> Step:
     """Forward, backward and C's gradient; the step of C is left to the test."""
     step = make_step(network, images, method, **options)
-    loss = F.cross_entropy(step.outputs.logits, step.targets) + sum(method.terms(step).values())
+    loss = F.cross_entropy(step.outputs.answer, step.targets) + sum(method.terms(step).values())
     (loss_scale * step.share * loss).backward()
     method.after_backward(step, loss_scale)
     return step
@@ -102,10 +104,12 @@ def reference_step(
     """One step as the reference makes it; what it computed."""
     drawn["current noise"] = noise
     x, y = drawn["x"], drawn["y"]
-    forward = Forward(TrainedNetwork(network, token_logits=False), network, method.needs)
+    task = Classification()
+    forward = Forward(TrainedNetwork(network, task, token_logits=False), network, task, method.needs)
     step = Step(
+        task=task,
         network=network,
-        forward=forward,
+        forward=partial(forward, targets=F.one_hot(y, 5).float()),
         images=x,
         targets=F.one_hot(y, 5).float(),
         seeds=range(4),
@@ -118,7 +122,7 @@ def reference_step(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(method, "companion", lambda step: corrupted)  # made above, to be shown
         forward.run(step, [method])
-    align, ce = method.terms(step)["afat"], F.cross_entropy(step.outputs.logits, y)
+    align, ce = method.terms(step)["afat"], F.cross_entropy(step.outputs.answer, y)
     (loss_scale * (ce + align)).backward()
     method.after_backward(step, loss_scale)
     return {"x^": corrupted.detach(), "align": align.detach() / method.config.weight, "ce": ce.detach()}
@@ -182,7 +186,7 @@ def test_gradients_reach_the_network_and_the_scorer_each_by_its_own_way(family: 
     terms = method.terms(step)
     assert torch.isfinite(terms["afat"])
     assert terms["afat"] > 0
-    (F.cross_entropy(step.outputs.logits, step.targets) + terms["afat"]).backward()
+    (F.cross_entropy(step.outputs.answer, step.targets) + terms["afat"]).backward()
     assert all(parameter.grad is None for parameter in method.scorer.parameters())
     before = {name: p.grad.clone() for name, p in network.named_parameters() if p.grad is not None}
     assert any(value.abs().max() > 0 for value in before.values())
@@ -212,7 +216,7 @@ def test_the_loss_falls_on_a_fixed_batch(family: str) -> None:
     losses = []
     for _ in range(6):
         step = make_step(network, pictures(), method)
-        loss = F.cross_entropy(step.outputs.logits, step.targets) + method.terms(step)["afat"]
+        loss = F.cross_entropy(step.outputs.answer, step.targets) + method.terms(step)["afat"]
         optimizer.zero_grad()
         loss.backward()
         method.after_backward(step, 1.0)
@@ -236,7 +240,7 @@ def test_the_scorer_climbs_where_its_gradient_is_not_clipped(family: str, shake:
         for _ in range(12):
             step = make_step(network, images, method)
             align = method.terms(step)["afat"]
-            (F.cross_entropy(step.outputs.logits, step.targets) + align).backward()
+            (F.cross_entropy(step.outputs.answer, step.targets) + align).backward()
             method.after_backward(step, 1.0)
             method.update(alone)
             heights.append(align.item())
@@ -254,7 +258,7 @@ def test_scores_move_along_the_gradient_of_the_objective(objective: str, family:
     assert method.scorer is not None
     before = method.scorer(pictures()).detach()
     step = make_step(network, pictures(), method)
-    loss = F.cross_entropy(step.outputs.logits, step.targets) + method.terms(step)["afat"]
+    loss = F.cross_entropy(step.outputs.answer, step.targets) + method.terms(step)["afat"]
     loss.backward()
     method.after_backward(step, 1.0)
     method.update(alone)
@@ -266,7 +270,7 @@ def test_scores_move_along_the_gradient_of_the_objective(objective: str, family:
         corrupted = cover_patches(step.images, keep, noise, step.mean, step.std)
         outputs = step.forward(torch.cat([corrupted, step.images]).double())
         if objective == "ce":
-            return F.cross_entropy(outputs.logits[:4], step.targets.double()).item()
+            return F.cross_entropy(outputs.answer[:4], step.targets.double()).item()
         assert outputs.tape is not None
         clean, spoiled = outputs.tape.part(4, 8, 8), outputs.tape.part(0, 4, 8)
         return alignment_loss(clean.features, spoiled.features, prefix_tokens=clean.prefix_tokens).item()
@@ -406,7 +410,7 @@ def test_other_patch_sizes_and_long_pictures_work() -> None:
     step = run_step(network, method, images)
     assert method.scorer is not None
     assert method.scorer.grid == (4, 8)
-    assert step.companions["afat"].logits.shape == (4, 10)
+    assert step.companions["afat"].answer.shape == (4, 10)
 
 
 @pytest.mark.parametrize(

@@ -97,9 +97,9 @@ def test_terms_are_the_weighted_equations() -> None:
     step = make_step(network, images)
     expected = teacher(images)
     soft = distillation(teacher, network, kind="soft", weight=0.1, temperature=2.0).terms(step)["distillation"]
-    torch.testing.assert_close(soft, 0.1 * soft_distillation(step.outputs.logits, expected, 2.0))
+    torch.testing.assert_close(soft, 0.1 * soft_distillation(step.outputs.answer, expected, 2.0))
     hard = distillation(teacher, network, kind="hard", weight=0.5).terms(step)["distillation"]
-    torch.testing.assert_close(hard, 0.5 * hard_distillation(step.outputs.logits, expected))
+    torch.testing.assert_close(hard, 0.5 * hard_distillation(step.outputs.answer, expected))
 
 
 def test_the_teacher_sees_the_students_pictures_in_its_own_normalisation() -> None:

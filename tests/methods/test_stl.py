@@ -24,7 +24,7 @@ def student_of(network: nn.Module, family: str = "fan_vit", **options: Any) -> S
 
 def loss_of(network: nn.Module, method: Method, **options: Any) -> Tensor:
     step = make_step(network, pictures(), method, **options)
-    return F.cross_entropy(step.outputs.logits, step.targets) + sum(method.terms(step).values())
+    return F.cross_entropy(step.outputs.answer, step.targets) + sum(method.terms(step).values())
 
 
 @pytest.mark.parametrize("supervision", ["pooled", "every_token"])

@@ -27,7 +27,7 @@ def pictures(count: int, size: tuple[int, int] = (16, 16)) -> list[np.ndarray]:
 
 
 def made(augment: Augmentation, images: list[np.ndarray], seeds: list[int]) -> np.ndarray:
-    return augment([augment.base(image, str(i)) for i, image in enumerate(images)], seeds)[0]
+    return augment([augment.base(image, str(i))[0] for i, image in enumerate(images)], seeds).images
 
 
 def test_without_crop_and_flip_a_picture_comes_as_it_is() -> None:
@@ -81,9 +81,9 @@ def test_padded_crops_reach_every_place() -> None:
 def test_what_happens_to_a_sample_does_not_depend_on_its_batch(config: dict[str, Any]) -> None:
     augment, images = augmentation(view=True, **config), pictures(6)
     whole = made(augment, images, SEEDS[:6])
-    bases = [augment.base(image, str(i)) for i, image in enumerate(images)]
+    bases = [augment.base(image, str(i))[0] for i, image in enumerate(images)]
     for i in reversed(range(6)):
-        alone, view = augment([bases[i]], [SEEDS[i]])
+        alone, view, _ = augment([bases[i]], [SEEDS[i]])
         assert np.array_equal(alone[0], whole[i])
         assert view is not None
         assert view.shape == alone.shape
@@ -109,14 +109,14 @@ def test_a_random_filter_is_one_of_the_two_for_each_picture() -> None:
     image = Image.fromarray(pictures(1, (40, 40))[0])
     expected = {image.resize((16, 16), f).tobytes() for f in (Image.Resampling.BILINEAR, Image.Resampling.BICUBIC)}
     augment = augmentation(crop="none", interpolation="random")
-    found = {augment.base(image, str(i)).transpose(1, 2, 0).tobytes() for i in range(20)}
+    found = {augment.base(image, str(i))[0].transpose(1, 2, 0).tobytes() for i in range(20)}
     assert found == expected
 
 
 def test_the_view_shares_crop_and_flip_and_has_no_colour_jitter() -> None:
-    bases = [augmentation(crop="resized").base(image, "") for image in pictures(4)]
-    plain, _ = augmentation(crop="resized")(bases, SEEDS[:4])
-    student, view = augmentation(crop="resized", color_jitter=0.5, view=True)(bases, SEEDS[:4])
+    bases = [augmentation(crop="resized").base(image, "")[0] for image in pictures(4)]
+    plain, *_ = augmentation(crop="resized")(bases, SEEDS[:4])
+    student, view, _ = augmentation(crop="resized", color_jitter=0.5, view=True)(bases, SEEDS[:4])
     assert view is not None
     assert np.array_equal(view, plain)
     assert not np.array_equal(student, plain)

@@ -18,12 +18,14 @@ from picture_folders import fill, picture, spoil
 
 from robustvit.runtime.randomness import keyed_seed
 from robustvit.tasks.base import Mix
+from robustvit.tasks.classification import Classification
 from robustvit.training.augment.mixing import draw_mix
 from robustvit.training.batches import TrainingData
 from robustvit.training.config import AugmentConfig, DataConfig
 from robustvit.training.inputs import Batch, Inputs, normalised, prepare
 from robustvit.training.training_sets import training_pictures
 
+TASK = Classification()
 PLAIN = AugmentConfig()
 FULL = AugmentConfig(crop="resized", rand_augment="rand-m9-mstd0.5-inc1", mixup=0.8, cutmix=1.0, erasing=0.5)
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
@@ -31,7 +33,7 @@ MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
 
 def opened(augment: AugmentConfig = PLAIN, *, view: bool = False, **data: Any) -> TrainingData:
     config = DataConfig(**{"train": "scenes:40", **data})
-    return TrainingData(training_pictures(config, seed=3), config, augment, (16, 16), seed=3, spatial_view=view)
+    return TrainingData(TASK, training_pictures(TASK, config, seed=3), config, augment, (16, 16), seed=3, spatial_view=view)
 
 
 def samples(batches: Any) -> dict[str, tuple[bytes, int]]:
@@ -41,7 +43,7 @@ def samples(batches: Any) -> dict[str, tuple[bytes, int]]:
         for batch in group:
             for i, name in enumerate(batch.ids):
                 view = b"" if batch.view is None else batch.view[i].numpy().tobytes()
-                made[f"{name}/{batch.seeds[i]}"] = (batch.images[i].numpy().tobytes() + view, int(batch.labels[i]))
+                made[f"{name}/{batch.seeds[i]}"] = (batch.images[i].numpy().tobytes() + view, int(batch.targets[i]))
     return made
 
 
@@ -54,9 +56,9 @@ def test_a_batch_has_pictures_labels_seeds_and_ids() -> None:
     data = opened(view=True)
     (batch,) = next(data.batches(8, epochs=1))
     assert (batch.images.shape, batch.images.dtype) == ((8, 3, 16, 16), torch.uint8)
-    assert (batch.labels.dtype, batch.view.shape) == (torch.int64, (8, 3, 16, 16))  # type: ignore[union-attr]
+    assert (batch.targets.dtype, batch.view.shape) == (torch.int64, (8, 3, 16, 16))  # type: ignore[union-attr]
     assert batch.seeds == [keyed_seed(3, name, 0) for name in batch.ids]
-    assert (data.num_classes, len(data.classes), data.length, data.updates_per_epoch(12)) == (10, 10, 40, 3)
+    assert (len(data.classes), data.length, data.updates_per_epoch(12)) == (10, 40, 3)
 
 
 def test_an_epoch_comes_again_with_other_augmentations() -> None:
@@ -164,7 +166,7 @@ def test_an_unreadable_picture_is_replaced_by_the_next_readable_one_and_named(tm
     assert sorted(names).count("dog/4.png") == 2
     assert len({seed for batch in batches for seed in batch.seeds}) == 16
     for batch in batches:
-        assert [name.startswith("dog") for name in batch.ids] == batch.labels.bool().tolist()
+        assert [name.startswith("dog") for name in batch.ids] == batch.targets.bool().tolist()
     assert samples(opened(train=str(tmp_path), workers=2).batches(4, epochs=1)) == samples([batches])
 
 
@@ -223,7 +225,7 @@ def test_repeated_pictures_have_augmentations_of_their_own() -> None:
 
 
 def prepared(batch: Batch, augment: AugmentConfig, mix: Mix | None, **options: Any) -> Inputs:
-    return prepare(batch, augment, mix, device="cpu", mean=MEAN, std=STD, num_classes=10, smoothing=0.1, **options)
+    return prepare(TASK, batch, augment, mix, device="cpu", mean=MEAN, std=STD, outputs=10, smoothing=0.1, **options)
 
 
 def test_prepared_pictures_are_mixed_then_normalised_and_the_view_is_normalised_only() -> None:

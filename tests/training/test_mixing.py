@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from timm.data.mixup import Mixup
 
 from robustvit.tasks.base import Mix
-from robustvit.training.augment.mixing import apply_mix, draw_mix, is_mixing, mixed_targets
+from robustvit.tasks.classification import Classification
+from robustvit.training.augment.mixing import apply_mix, draw_mix, is_mixing
 from robustvit.training.config import AugmentConfig
 from robustvit.training.sampling import shard_offsets
 
@@ -66,7 +67,7 @@ def test_pictures_and_targets_are_mixed_as_timm_mixes_them(monkeypatch: pytest.M
     mix = Mix(0.7)
     assert torch.equal(apply_mix(images, mix).float(), theirs.round())
     torch.testing.assert_close(apply_mix(images.float(), mix), theirs)
-    torch.testing.assert_close(mixed_targets(labels, mix, 3, 0.1), targets)
+    torch.testing.assert_close(Classification().mix(labels, mix, outputs=3, smoothing=0.1), targets)
 
 
 def test_a_box_is_pasted_from_the_partner() -> None:
@@ -79,7 +80,7 @@ def test_a_box_is_pasted_from_the_partner() -> None:
 
 def test_unmixed_targets_are_smoothed_by_the_same_rule() -> None:
     expected = torch.tensor([[0.05, 0.05, 0.05, 0.85], [0.85, 0.05, 0.05, 0.05]])
-    torch.testing.assert_close(mixed_targets(torch.tensor([3, 0]), None, 4, 0.2), expected)
+    torch.testing.assert_close(Classification().mix(torch.tensor([3, 0]), None, outputs=4, smoothing=0.2), expected)
 
 
 @settings(max_examples=30, deadline=None)
@@ -89,11 +90,11 @@ def test_mixing_the_shards_is_mixing_the_global_batch(pairs: int, shards: int, u
     images = torch.randint(0, 256, (batch, 3, 8, 8), dtype=torch.uint8)
     labels = torch.arange(batch) % 5
     mix = draw_mix(BOTH, 1, update, 8, 8)
-    whole, targets = apply_mix(images, mix), mixed_targets(labels, mix, 5, 0.1)
+    whole, targets = apply_mix(images, mix), Classification().mix(labels, mix, outputs=5, smoothing=0.1)
     for shard in range(shards):
         own = torch.from_numpy(shard_offsets(batch, shard, shards, mixing=True))
         assert torch.equal(apply_mix(images[own], mix), whole[own])
-        torch.testing.assert_close(mixed_targets(labels[own], mix, 5, 0.1), targets[own])
+        torch.testing.assert_close(Classification().mix(labels[own], mix, outputs=5, smoothing=0.1), targets[own])
 
 
 def test_an_odd_batch_cannot_be_mixed() -> None:

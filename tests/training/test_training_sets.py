@@ -15,14 +15,16 @@ from PIL import Image
 
 from robustvit.data.layouts import LayoutError
 from robustvit.data.samples import UnreadablePictureError
+from robustvit.tasks.classification import Classification
 from robustvit.training.config import DataConfig
 from robustvit.training.training_sets import Decoded, TrainingPictures, training_pictures, validation_pictures
 
+TASK = Classification()
 SIZE = (16, 16)
 
 
 def opened(seed: int = 0, **config: object) -> TrainingPictures:
-    pictures = training_pictures(DataConfig(**config), seed=seed)  # type: ignore[arg-type]
+    pictures = training_pictures(TASK, DataConfig(**config), seed=seed)  # type: ignore[arg-type]
     pictures.draw_at(SIZE)
     return pictures
 
@@ -45,9 +47,9 @@ def test_photographs_are_trained_on_and_validated_upright_unless_told_otherwise(
         Image.new("RGB", (20, 10)).save(tmp_path / name / "1.jpg", exif=exif)
     for ignore, size in ((False, (10, 20)), (True, (20, 10))):
         config = DataConfig(train=str(tmp_path), val=str(tmp_path), copies=(f"{tmp_path}/train",), ignore_orientation=ignore)
-        pictures = training_pictures(config, seed=0)
+        pictures = training_pictures(TASK, config, seed=0)
         assert {read(pictures, i).image.size for i in range(len(pictures))} == {size}
-        assert {p.open().size for p in validation_pictures(config, img_size=SIZE, seed=0) or ()} == {size}
+        assert {p.open().size for p in validation_pictures(TASK, config, img_size=SIZE, seed=0) or ()} == {size}
 
 
 @pytest.mark.parametrize("place", ["", "train"])
@@ -57,8 +59,8 @@ def test_class_folders_are_taken_from_train_or_from_the_folder_itself(place: str
         fill(tmp_path / "val", count=1)
     pictures = opened(train=str(tmp_path))
     assert ids(pictures) == ["cat/0.png", "cat/1.png", "dog/0.png", "dog/1.png"]
-    assert (pictures.classes, pictures.num_classes) == (("cat", "dog"), 2)
-    assert read(pictures, 3).label == 1
+    assert (pictures.classes, pictures.outputs) == (("cat", "dog"), 2)
+    assert read(pictures, 3).target == 1
     assert np.array_equal(np.asarray(read(pictures, 3).image), np.asarray(picture(101)))
 
 
@@ -70,9 +72,9 @@ def test_a_folder_with_val_alone_has_nothing_to_train_on(tmp_path: Path) -> None
 
 def test_scenes_to_train_on_are_not_those_to_validate_on() -> None:
     train = opened(train="scenes:4")
-    val = validation_pictures(DataConfig(val="scenes:4"), img_size=SIZE, seed=0, classes=train.classes)
+    val = validation_pictures(TASK, DataConfig(val="scenes:4"), img_size=SIZE, seed=0, classes=train.classes)
     assert val is not None
-    assert [p.target() for p in val] != [read(train, i).label for i in range(4)]
+    assert [p.target() for p in val] != [read(train, i).target for i in range(4)]
     drawn = train.read([2, 0])
     assert all(np.array_equal(d.image, read(train, i).image) for d, i in zip(drawn, (2, 0), strict=True))  # type: ignore[union-attr]
 
@@ -94,8 +96,8 @@ def test_cifars_training_split_is_read(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(cifar10, "test_list", [["test_batch", sums["test_batch"]]])
     monkeypatch.setattr(cifar10, "meta", {**cifar10.meta, "md5": sums["batches.meta"]})
     pictures = opened(train=f"cifar10:{tmp_path}")
-    assert (len(pictures), pictures.num_classes, read(pictures, 2).label) == (10, 10, 1)
-    val = validation_pictures(DataConfig(val=str(tmp_path)), img_size=SIZE, seed=0, classes=pictures.classes)
+    assert (len(pictures), pictures.outputs, read(pictures, 2).target) == (10, 10, 1)
+    val = validation_pictures(TASK, DataConfig(val=str(tmp_path)), img_size=SIZE, seed=0, classes=pictures.classes)
     assert val is not None
     assert [p.target() for p in val] == [5, 9]
 
@@ -104,7 +106,7 @@ def test_a_tar_file_is_read(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "train.tar", "w") as archive:
         archive.add(fill(tmp_path / "train", count=2), "train")
     pictures = opened(train=str(tmp_path / "train.tar"))
-    assert [read(pictures, i).label for i in range(4)] == [0, 0, 1, 1]
+    assert [read(pictures, i).target for i in range(4)] == [0, 0, 1, 1]
 
 
 def test_the_training_split_of_a_data_set_of_hugging_face_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +114,7 @@ def test_the_training_split_of_a_data_set_of_hugging_face_is_read(tmp_path: Path
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     fill(tmp_path / "Set" / "train", count=1)
     pictures = opened(train=f"hfds/{tmp_path}/Set")
-    assert (pictures.classes, [read(pictures, i).label for i in range(2)]) == (("cat", "dog"), [0, 1])
+    assert (pictures.classes, [read(pictures, i).target for i in range(2)]) == (("cat", "dog"), [0, 1])
     fill(tmp_path / "Other" / "test", count=1)
     with pytest.raises(LayoutError, match="has no split train with columns image and label"):
         opened(train=f"hfds/{tmp_path}/Other")
@@ -127,7 +129,7 @@ def test_distorted_copies_join_the_clean_pictures(layout: str, tmp_path: Path) -
     pictures = opened(train=str(tmp_path), copies=(str(tmp_path / "copies"),))
     assert len(pictures) == 4 + 2 * len(kinds)
     assert len(set(ids(pictures))) == len(pictures)
-    assert [read(pictures, i).label for i in range(4, len(pictures))] == [0, 1] * len(kinds)
+    assert [read(pictures, i).target for i in range(4, len(pictures))] == [0, 1] * len(kinds)
 
 
 def test_copies_of_other_classes_are_refused_and_named(tmp_path: Path) -> None:
@@ -154,7 +156,7 @@ def test_a_limit_takes_a_random_subset_that_depends_on_the_seed_alone(tmp_path: 
     assert first != ids(opened(train=str(tmp_path), train_limit=10, seed=1))
     assert len(opened(train=str(tmp_path), train_limit=1000)) == 40
     config = DataConfig(val=str(tmp_path), val_limit=7)
-    val = validation_pictures(config, img_size=SIZE, seed=0)
+    val = validation_pictures(TASK, config, img_size=SIZE, seed=0)
     assert val is not None
     assert len(list(val)) == 7
     with pytest.raises(ValueError, match=r"data\.train_limit=-1 is not possible"):
@@ -164,12 +166,12 @@ def test_a_limit_takes_a_random_subset_that_depends_on_the_seed_alone(tmp_path: 
 def test_validation_labels_are_those_of_the_training_set(tmp_path: Path) -> None:
     fill(tmp_path / "val", ("owl",), 2)
     config = DataConfig(val=str(tmp_path / "val"))
-    val = validation_pictures(config, img_size=SIZE, seed=0, classes=("cat", "dog", "owl"))
+    val = validation_pictures(TASK, config, img_size=SIZE, seed=0, classes=("cat", "dog", "owl"))
     assert val is not None
     assert ([p.target() for p in val], val.classes) == ([2, 2], ("cat", "dog", "owl"))
     with pytest.raises(ValueError, match="classes that the training set does not have: owl"):
-        validation_pictures(config, img_size=SIZE, seed=0, classes=("cat", "dog"))
-    assert validation_pictures(DataConfig(val=""), img_size=SIZE, seed=0) is None
+        validation_pictures(TASK, config, img_size=SIZE, seed=0, classes=("cat", "dog"))
+    assert validation_pictures(TASK, DataConfig(val=""), img_size=SIZE, seed=0) is None
 
 
 def test_what_is_wrong_with_a_training_set_is_said(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from robustvit.corruptions.parameters import SEVERITIES
 from robustvit.data.readers.cifar_classes import CIFAR_CLASSES
 from robustvit.data.readers.class_folders import LayoutError, folder_pictures, plain_name
 from robustvit.data.readers.corrupted_pictures import corrupted_pictures
-from robustvit.data.samples import ArraySamples, DatasetSamples, ReaderSamples, SampleSet
+from robustvit.data.samples import ArraySamples, ReaderSamples, SampleSet
 
 __all__ = ["LayoutError", "Split", "cifar_c_pictures", "imagenet_c_pictures", "open_samples", "suite_folder"]
 
@@ -93,15 +93,16 @@ def _archive_to_train_on(source: str, ignore_orientation: bool) -> ReaderSamples
     return ReaderSamples(reader, source, labels=labels, ignore_orientation=ignore_orientation)
 
 
-def _scenes(text: str, size: tuple[int, int], split: Split) -> DatasetSamples:
+def _scenes(text: str, size: tuple[int, int], split: Split) -> SampleSet:
     from robustvit.data.scenes.dataset import Hints, Scenes
+    from robustvit.data.scenes.samples import SceneSamples
 
     name, _, length = text.partition(":")
     if length and not (length.isdecimal() and len(length) < 20):
         raise ValueError(f"{text}: give the number of pictures after the colon, as in scenes:500")
     if int(length or "1000") > MOST_SCENES:
         raise ValueError(f"{text}: give at most {MOST_SCENES:,} pictures")
-    return DatasetSamples(Scenes(split, int(length or "1000"), size, hints=Hints(*SCENES[name])), name)
+    return SceneSamples(Scenes(split, int(length or "1000"), size, hints=Hints(*SCENES[name])), name)
 
 
 def _told(pictures: ReaderSamples) -> ReaderSamples:

@@ -22,7 +22,6 @@ from robustvit.methods.base import Method, MethodConfig, MethodContext, Needs, O
 from robustvit.methods.patch_corruption import Noise, PatchScorer, cover_patches, draw_noise, keep_mask, random_scores
 from robustvit.recording.token_grids import token_stride
 from robustvit.runtime.randomness import keyed_seed
-from robustvit.tasks.classification import soft_cross_entropy
 
 __all__ = ["Afat", "AfatConfig", "CorruptionObjective", "Selection"]
 
@@ -173,7 +172,7 @@ class Afat(Method):
         leaks = self.is_joint and _uses_batch_statistics(step.network)
         if objective == "total" or (objective == "align" and not leaks):
             return None
-        aim = align if objective == "align" else soft_cross_entropy(corrupted.logits, step.targets)
+        aim = align if objective == "align" else step.loss(corrupted)
         return torch.autograd.grad(self.config.corruption_grad_scale * aim, leaf, retain_graph=True)[0]
 
     def after_backward(self, step: Step, loss_scale: float) -> None:

@@ -9,7 +9,7 @@ One step of the loop, in order:
 
     companion(step) of each method          # further pictures for the same forward pass
     step.outputs, step.companions           # what the network answers
-    terms(step) of each method              # weighted loss terms, added to the cross-entropy
+    terms(step) of each method              # weighted loss terms, added to those of the task
     backward of the sum
     after_backward(step, loss_scale)        # once a micro-batch
     update(reduce)                          # once an update of the network, after it
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -26,7 +27,7 @@ from torch import Tensor, nn
 
 from robustvit.recording.tape import Tape
 from robustvit.runtime.randomness import keyed_seed
-from robustvit.tasks.base import Mix
+from robustvit.tasks.base import Mix, Task
 
 if TYPE_CHECKING:
     from robustvit.training.config import TrainConfig
@@ -36,7 +37,7 @@ __all__ = ["Method", "MethodConfig", "Mix", "Needs", "Outputs", "Step", "draw_un
 
 @dataclass(frozen=True)
 class Needs:
-    """What a method reads besides the logits.
+    """What a method reads besides the answer of the network.
 
     Attributes:
         attention: `outputs.tape.attention`; the network then computes attention explicitly.
@@ -63,16 +64,16 @@ class Needs:
 
 @dataclass(frozen=True)
 class Outputs:
-    """What the network said about B pictures.
+    """What the network said about B images.
 
     Attributes:
-        logits: [B, K].
+        answer: as the task's `forward` gives it: of a classifier, logits [B, K].
         token_logits: [B, N, K], where a method needs them.
         tape: what was recorded, where a method needs it. Features have the prefix tokens in front.
         grid: (Hp, Wp) of the token logits.
     """
 
-    logits: Tensor
+    answer: Any
     token_logits: Tensor | None = None
     tape: Tape | None = None
     grid: tuple[int, int] | None = None
@@ -83,10 +84,12 @@ class Step:
     """One micro-batch on its way through the network.
 
     Attributes:
+        task: what is learned.
         network: what is trained, without wrappers: for reading its sizes, not for calling it.
-        forward: pictures [B', 3, H, W] -> `Outputs`; a further pass, with all that the methods need recorded.
+        forward: other pixels of the same samples [B, 3, H, W] -> `Outputs`; a further pass, with all that the methods need
+            recorded.
         images: [B, 3, H, W], normalised, after every augmentation and mixing.
-        targets: [B, K], mixed and smoothed.
+        targets: as the task collates and mixes them: of a classifier [B, K], mixed and smoothed.
         seeds: one a sample, of (run seed, epoch, sample id): randomness drawn from them depends on neither batch nor process.
         share: B over the pictures of the whole update (all processes and micro-batches). Terms are means over this batch;
             the loop multiplies their sum by `share`.
@@ -99,10 +102,11 @@ class Step:
         companions: outputs of the pictures that methods gave along, by the method's name.
     """
 
+    task: Task
     network: nn.Module
     forward: Callable[[Tensor], Outputs]
     images: Tensor
-    targets: Tensor
+    targets: Any
     seeds: Sequence[int]
     share: float
     epoch: float
@@ -114,14 +118,20 @@ class Step:
     outputs: Outputs = field(init=False)
     companions: dict[str, Outputs] = field(default_factory=dict)
 
+    def loss(self, outputs: Outputs) -> Tensor:
+        """The task's own loss of some outputs, all its terms together, unweighted."""
+        return reduce(torch.add, self.task.loss(outputs.answer, self.targets).values())
+
 
 class MethodConfig:
     """The options of a method, `methods.NAME` in a recipe: base of a frozen dataclass beside each method.
 
     Attributes:
+        tasks: names of the tasks whose targets and answers the method understands; empty for all, because it reads neither.
         trains_token_head: whether the method is one of those that train `model.token_head`.
     """
 
+    tasks: ClassVar[tuple[str, ...]] = ()
     trains_token_head: ClassVar[bool] = False
 
     @property
@@ -135,6 +145,10 @@ class MethodConfig:
         Raises:
             ValueError: the method cannot work in this run, or a setting of the run would do nothing beside it.
         """
+        if self.tasks and config.task not in self.tasks:
+            raise ValueError(
+                f"it reads what networks answer in {' and '.join(self.tasks)}, and cannot train {config.task}; leave it out"
+            )
         for option, is_idle in (("compile", self.needs.recorded), ("grad_checkpointing", self.needs.attention)):
             if is_idle and getattr(config.loop, option):
                 raise ValueError(

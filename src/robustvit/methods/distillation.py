@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -62,6 +62,8 @@ class DistillationConfig(MethodConfig):
         options: further arguments of the teacher's `create_model`, such as `img_size`.
     """
 
+    tasks: ClassVar[tuple[str, ...]] = ("classification",)
+
     teacher: str
     checkpoint: str = ""
     kind: Kind = "hard"
@@ -113,7 +115,7 @@ class Distillation(Method):
         self.config, self.teacher = config, teacher.eval().requires_grad_(False)
 
     def terms(self, step: Step) -> dict[str, Tensor]:
-        logits, teacher_logits = step.outputs.logits, self._teach(step)
+        logits, teacher_logits = step.outputs.answer, self._teach(step)
         if teacher_logits.shape != logits.shape:
             raise ValueError(
                 f"the teacher {self.config.teacher!r} answers {list(teacher_logits.shape)} where the student answers "

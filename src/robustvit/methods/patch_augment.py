@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from robustvit.methods.base import Method, MethodConfig, MethodContext, Step, sample_generator
-from robustvit.tasks.classification import soft_cross_entropy
 
 __all__ = ["PatchAugment", "PatchAugmentConfig", "augment_patches"]
 
@@ -33,6 +33,8 @@ class PatchAugmentConfig(MethodConfig):
         crop_scale: least share of the patch's area that a crop keeps.
         noise_std: of the Gaussian noise, in normalised units.
     """
+
+    tasks: ClassVar[tuple[str, ...]] = ("classification",)  # patches of a map or a box cannot be moved by themselves
 
     weight: float = 1.0
     patch_size: int = 16
@@ -64,8 +66,7 @@ class PatchAugment(Method):
 
     def terms(self, step: Step) -> dict[str, Tensor]:
         augmented = augment_patches(step.images, step.seeds, self.config, step.mean, step.std)
-        loss = soft_cross_entropy(step.forward(augmented).logits, step.targets)
-        return {self.name: self.config.weight * loss}
+        return {self.name: self.config.weight * step.loss(step.forward(augmented))}
 
 
 @torch.no_grad()

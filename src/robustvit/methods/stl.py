@@ -59,6 +59,7 @@ class LabelerConfig(MethodConfig):
         supervision: see `Supervision`.
     """
 
+    tasks: ClassVar[tuple[str, ...]] = ("classification",)
     trains_token_head: ClassVar[bool] = True
 
     token_weight: float = 1.0
@@ -109,6 +110,7 @@ class StudentConfig(MethodConfig):
         ramp_epochs: the weight of the tokens grows as sqrt(epoch / ramp_epochs) until then; 0 for its full value at once.
     """
 
+    tasks: ClassVar[tuple[str, ...]] = ("classification",)
     trains_token_head: ClassVar[bool] = True
 
     labeler: str = ""

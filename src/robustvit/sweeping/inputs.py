@@ -20,6 +20,7 @@ from robustvit.evaluation.plan import plan as plan_evaluation
 from robustvit.models.sources import weights_file
 from robustvit.runtime.fingerprint import Digest, fingerprint, parts_of
 from robustvit.sweeping.plan import RECORD, Measuring, PlannedCell, SweepPlan, SweepSettingsError
+from robustvit.tasks.registry import task_named
 from robustvit.training.config import TrainConfig
 from robustvit.training.networks import network_of
 from robustvit.training.training_sets import TrainingPictures, training_pictures
@@ -108,7 +109,7 @@ class _Inputs:
     def _training(self, config: TrainConfig, size: tuple[int, int]) -> Digest | str:
         key = ("training", config.data, config.loop.seed if config.data.train_limit else 0, size)
         if key not in self.digests:
-            pictures = training_pictures(config.data, seed=config.loop.seed)
+            pictures = training_pictures(task_named(config.task), config.data, seed=config.loop.seed)
             pictures.draw_at(size)
             digest = Digest(self.known)
             digest.add_array(pictures.places)
@@ -119,7 +120,7 @@ class _Inputs:
 
     def _measured(self, config: TrainConfig, size: tuple[int, int]) -> Digest | str:
         measuring = self.measuring
-        classes = config.model.num_classes or self.trained[config.data].num_classes
+        classes = config.model.num_classes or self.trained[config.data].outputs
         key = ("measured", measuring.source(config), classes, size)
         if key not in self.digests:
             with torch.device("meta"):

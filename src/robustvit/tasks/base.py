@@ -3,7 +3,7 @@
 Small: a new task is one file with one subclass of `Task`, registered in `tasks/registry` or by an entry point
 `robustvit.tasks`.
 
-In training, targets pass through these in order:
+In training, `check` comes first, and then targets pass through these in order:
 
     place(target, placement)        # for each sample, what was done to its image: crop, flip, resize
     collate(targets)                # of a batch
@@ -22,12 +22,13 @@ and in an evaluation:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import torch
 from PIL import Image
 from torch import Tensor, nn
 
@@ -35,7 +36,11 @@ from robustvit.data.layouts import open_samples
 from robustvit.data.samples import Sample, SampleSet
 from robustvit.metrics.intervals import Interval
 from robustvit.metrics.measures import Measure, register
+from robustvit.tasks.nested import map_tensors, tensors_of
 from robustvit.tasks.tallies import Tallies, Tally
+
+if TYPE_CHECKING:
+    from robustvit.training.config import TrainConfig
 
 __all__ = ["Answer", "Mix", "SummaryMeasures", "Task"]
 
@@ -123,10 +128,40 @@ class Task(ABC):
         return open_samples(data, **options)
 
     def outputs(self, samples: SampleSet) -> int:
-        """How many outputs a network for these samples has."""
+        """How many outputs a network that learns from these samples has.
+
+        Raises:
+            ValueError: there is nothing to learn from them.
+        """
         return len(samples.classes)
 
+    def with_classes(self, samples: SampleSet, classes: Sequence[str]) -> SampleSet:
+        """These samples with targets as another dataset, with these classes, has them.
+
+        Raises:
+            ValueError: they have other classes.
+        """
+        if classes and samples.classes and tuple(classes) != tuple(samples.classes):
+            raise ValueError(f"{samples.name} has the classes {', '.join(samples.classes)}; expected {', '.join(classes)}")
+        return samples
+
     # training
+
+    def check(self, config: TrainConfig) -> None:
+        """Called before a training run opens anything.
+
+        Raises:
+            ValueError: this task cannot be trained with these settings.
+        """
+        settings = {
+            "augment.mixup": config.augment.mixup,
+            "augment.cutmix": config.augment.cutmix,
+            "loss.smoothing": config.loss.smoothing,
+        }
+        if given := [name for name, value in settings.items() if value]:
+            raise ValueError(f"{self.name} takes neither mixed images nor smoothed targets; set {' and '.join(given)} to 0")
+        if config.data.copies:
+            raise ValueError(f"data.copies are folders of classes, from which {self.name} learns nothing; leave them out")
 
     def place(self, target: Any, placement: Any) -> Any:
         """The target of a sample whose image was cropped, flipped and resized by `placement`."""
@@ -137,20 +172,20 @@ class Task(ABC):
         raise NotImplementedError(f"{self.name} cannot be trained")
 
     def mix(self, targets: Any, mix: Mix | None, *, outputs: int, smoothing: float) -> Any:
-        """What the loss compares with, after the images were mixed.
-
-        Raises:
-            ValueError: this task has no mixed or smoothed targets.
-        """
-        if mix is not None or smoothing:
-            raise ValueError(
-                f"{self.name} takes neither mixed images nor smoothed targets; set mixup, cutmix and smoothing to 0"
-            )
+        """What the loss compares with, after the images were mixed; by default they never are, see `check`."""
         return targets
+
+    def repeat(self, targets: Any, times: int) -> Any:
+        """The targets of a batch that goes through the network `times` times at once, with other pixels each time."""
+        return map_tensors(targets, lambda tensor: torch.cat([tensor] * times))
 
     def forward(self, network: nn.Module, images: Tensor, targets: Any) -> Any:
         """What the network answers in training, from images [B, 3, H, W]."""
         return network(images)
+
+    def part(self, answer: Any, rows: slice) -> Any:
+        """The answer to some of the images of a batch."""
+        return map_tensors(answer, lambda tensor: tensor[rows])
 
     def loss(self, answer: Any, targets: Any) -> dict[str, Tensor]:
         """Named terms, each a mean over the batch."""
@@ -236,10 +271,4 @@ class Task(ABC):
 
     def numbers(self, network: nn.Module, inputs: Tensor) -> Tensor:
         """Some numbers [n] that the network computes for one input, by which a changed network is recognised."""
-        return _first_tensor(network(inputs)).flatten()
-
-
-def _first_tensor(answer: Any) -> Tensor:
-    while not isinstance(answer, Tensor):
-        answer = next(iter(answer.values() if isinstance(answer, Mapping) else answer))
-    return answer
+        return next(tensors_of(network(inputs))).flatten()

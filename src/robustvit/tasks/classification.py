@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from timm.data.mixup import mixup_target
 from torch import Tensor, nn
 
+from robustvit.data.readers.class_folders import LayoutError
 from robustvit.data.samples import Sample, SampleSet
 from robustvit.metrics import measures
 from robustvit.metrics.accuracy import is_right, share_right
@@ -23,7 +24,11 @@ from robustvit.models.class_logits import class_logits
 from robustvit.runtime.memory import fits_memory, is_out_of_memory
 from robustvit.tasks.base import Answer, Mix, SummaryMeasures, Task
 from robustvit.tasks.class_matching import ClassMismatchError, Matching, label_names_of, match_classes
+from robustvit.tasks.relabelled import Relabelled
 from robustvit.tasks.tallies import Tallies, Tally
+
+if TYPE_CHECKING:
+    from robustvit.training.config import TrainConfig
 
 __all__ = ["NO_ANSWER", "ClassPrediction", "Classification", "soft_cross_entropy"]
 
@@ -62,7 +67,32 @@ class Classification(Task):
     )
     matching: Matching | None = None
 
+    # data
+
+    def outputs(self, samples: SampleSet) -> int:
+        """One per class; where nobody knows their names, as many as the labels of the samples need.
+
+        Raises:
+            LayoutError: there are fewer than two classes.
+        """
+        count = len(samples.classes) or int(max(samples.labels)) + 1  # type: ignore[attr-defined]
+        if count < 2:
+            only = f", {samples.classes[0]!r}" if samples.classes else ""
+            raise LayoutError(f"{samples.name} has one class only{only}; there is nothing to tell apart")
+        return count
+
+    def with_classes(self, samples: SampleSet, classes: Sequence[str]) -> SampleSet:
+        """By name: some of the classes may be missing, but there may be no others."""
+        if not classes or not samples.classes or tuple(classes) == tuple(samples.classes):
+            return samples
+        if unknown := sorted(set(samples.classes) - set(classes)):
+            raise ValueError(f"{samples.name} has classes that the training set does not have: {', '.join(unknown[:8])}")
+        return Relabelled(samples, [list(classes).index(name) for name in samples.classes], classes)
+
     # training
+
+    def check(self, config: TrainConfig) -> None:
+        """Nothing to object to."""
 
     def collate(self, targets: Sequence[int]) -> Tensor:
         """int64 [B]."""

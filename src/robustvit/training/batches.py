@@ -1,6 +1,6 @@
 """Training batches: any process, from any update on, in a thread beside the network or in worker processes; always the same.
 
-    data = TrainingData(training_pictures(config.data, seed=0), config.data, config.augment, (32, 32), seed=0)
+    data = TrainingData(task, training_pictures(task, config.data, seed=0), config.data, config.augment, (32, 32), seed=0)
     for micro_batches in data.batches(128, start_update=300, epochs=10): ...
 
 What comes out is 8-bit and unmixed; `inputs.prepare` does the rest on the network's device.
@@ -24,6 +24,7 @@ from robustvit.runtime.cores import available_cores
 from robustvit.runtime.interruption import WorkersEnd, leave_signals_to_parent, starting_workers
 from robustvit.runtime.prefetch import Prefetch
 from robustvit.runtime.randomness import keyed_seed
+from robustvit.tasks.base import Task
 from robustvit.training.augment.augmentation import Augmentation, Pixels
 from robustvit.training.augment.mixing import is_mixing
 from robustvit.training.config import AugmentConfig, DataConfig
@@ -41,12 +42,14 @@ _MOST_IN_A_ROW = 1000
 class ShardMaker(Dataset[Batch]):
     """Makes the batch of a shard: `maker[shard]`."""
 
-    def __init__(self, pictures: TrainingPictures, bases: BasePictures, augmentation: Augmentation, seed: int) -> None:
-        self.pictures, self.bases, self.augmentation, self.seed = pictures, bases, augmentation, seed
+    def __init__(
+        self, task: Task, pictures: TrainingPictures, bases: BasePictures, augmentation: Augmentation, seed: int
+    ) -> None:
+        self.task, self.pictures, self.bases, self.augmentation, self.seed = task, pictures, bases, augmentation, seed
 
     def __getitem__(self, shard: Shard) -> Batch:
         found: list[Pixels] = []
-        ids, seeds, labels = [], [], []
+        ids, seeds, targets = [], [], []
         unreadable: list[tuple[str, str]] = []
         slots = zip(shard.pictures, shard.repetitions, self.bases.get(shard.pictures), strict=True)
         for position, repetition, item in slots:
@@ -57,14 +60,15 @@ class ShardMaker(Dataset[Batch]):
                 position, item = self._next_readable(position, unreadable)
             name = self.pictures.id(position)
             found.append(item[0])
-            labels.append(item[1])
+            targets.append(item[1])
             ids.append(name)
             seeds.append(keyed_seed(self.seed, name, shard.epoch, *purpose))
-        images, view = self.augmentation(found, seeds)
+        images, view, placements = self.augmentation(found, seeds)
+        placed = [self.task.place(*pair) for pair in zip(targets, placements, strict=True)]
         as_tensor = None if view is None else torch.from_numpy(view)
-        return Batch(torch.from_numpy(images), torch.tensor(labels), seeds, ids, as_tensor, unreadable)
+        return Batch(torch.from_numpy(images), self.task.collate(placed), seeds, ids, as_tensor, unreadable)
 
-    def _next_readable(self, position: int, unreadable: list[tuple[str, str]]) -> tuple[int, tuple[Pixels, int]]:
+    def _next_readable(self, position: int, unreadable: list[tuple[str, str]]) -> tuple[int, tuple[Pixels, Any]]:
         """The first readable picture after `position`, in the order of the data set."""
         tried = min(len(self.pictures) - 1, _MOST_IN_A_ROW)
         for step in range(1, tried + 1):
@@ -83,6 +87,7 @@ class TrainingData:
     """The training pictures of a run.
 
     Args:
+        task: what is learned from them.
         pictures: the set; generated ones are drawn at `img_size` from here on.
         data: how they are read.
         augment: what happens to them.
@@ -93,7 +98,6 @@ class TrainingData:
 
     Attributes:
         classes: names in the order of the labels; empty where nobody knows them.
-        num_classes: K.
         workers: processes that make batches: `data.workers`, but no more than the machine has cores.
         length: pictures in the set, copies included.
 
@@ -103,6 +107,7 @@ class TrainingData:
 
     def __init__(
         self,
+        task: Task,
         pictures: TrainingPictures,
         data: DataConfig,
         augment: AugmentConfig,
@@ -119,9 +124,9 @@ class TrainingData:
         augmentation = Augmentation(augment, img_size, seed=seed, mean=augment.mean or mean, with_view=spatial_view)
         pictures.draw_at(img_size)
         self.pictures = pictures
-        bases = BasePictures(self.pictures, augmentation.base, data.cache)
-        self.maker = ShardMaker(self.pictures, bases, augmentation, seed)
-        self.classes, self.num_classes, self.length = self.pictures.classes, self.pictures.num_classes, len(self.pictures)
+        bases = BasePictures(task, self.pictures, augmentation.base, data.cache)
+        self.maker = ShardMaker(task, self.pictures, bases, augmentation, seed)
+        self.classes, self.length = self.pictures.classes, len(self.pictures)
 
     def fingerprint(self) -> str:
         """Of the number of pictures and some of their names; another one means that the set was changed."""

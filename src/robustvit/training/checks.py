@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from robustvit.methods.registry import METHODS, method_config
+from robustvit.tasks.registry import task_named
 from robustvit.training.config import TrainConfig
 from robustvit.training.config_io import ConfigError
 
@@ -10,11 +11,15 @@ __all__ = ["check_combination"]
 
 
 def check_combination(config: TrainConfig) -> None:
-    """Asks every method whether it can work in this run.
+    """Asks the task and every method whether they can work in this run.
 
     Raises:
         ConfigError: two settings do not go together; the message names both.
     """
+    try:
+        task_named(config.task).check(config)
+    except ValueError as error:
+        raise ConfigError(f"task={config.task}: {error}") from error
     if not config.loss.weight and not config.methods:
         raise ConfigError("loss.weight=0 leaves no loss to train with; give it a weight, or a method")
     for name, method in config.methods.items():

@@ -155,11 +155,11 @@ class AugmentConfig:
 
 @dataclass(frozen=True)
 class LossConfig:
-    """The cross-entropy that methods add to.
+    """The loss of the task, which methods add to.
 
     Attributes:
         smoothing: s: the true class keeps 1 - s + s / K.
-        weight: of the cross-entropy of the image label.
+        weight: of the task's own loss: of a classifier, the cross-entropy of the image label.
     """
 
     smoothing: float = 0.1
@@ -287,9 +287,11 @@ class TrainConfig:
     """One training run.
 
     Attributes:
+        task: what is learned, by its name in `tasks/registry`.
         methods: name -> its config (`methods/registry`): `{"adl": AdlConfig(tau=2)}`.
     """
 
+    task: str = "classification"
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     augment: AugmentConfig = field(default_factory=AugmentConfig)

@@ -71,7 +71,7 @@ def load_saved_config(path: Path, changes: Sequence[str] = ()) -> TrainConfig:
         whole = _flat(config_to_dict(config_from_dict(raw)))
     except ConfigError as error:
         raise ConfigError(f"{path} is damaged ({' '.join(str(error).split())}); {advice}") from error
-    if lacking := [key for key in whole if key not in _flat(raw)]:
+    if lacking := [key for key in whole if key not in _flat(raw) and key not in ADDED]:
         raise ConfigError(f"{path} lacks {lacking[0]}: it is damaged, or of another version; {advice}")
     return load_config(path, changes)
 
@@ -136,6 +136,10 @@ FREE = ("data.workers", "data.cache", "loop.keep", "loop.tensorboard", "loop.max
 `max_updates` has a validation there, and a line of the log."""
 
 
+ADDED = {"task": "classification"}
+"""What configurations did not have at first, with what they meant; runs of that time can still be resumed."""
+
+
 def changed_settings(then: TrainConfig, now: TrainConfig) -> dict[str, tuple[Any, Any]]:
     """Settings that differ and must not in a resumed run: dotted name -> (then, now)."""
     old, new = _flat(config_to_dict(then)), _flat(config_to_dict(now))
@@ -144,7 +148,8 @@ def changed_settings(then: TrainConfig, now: TrainConfig) -> dict[str, tuple[Any
 
 def fingerprint_of(config: TrainConfig) -> str:
     """The same for configurations between which a run may change when it is resumed."""
-    bound = {key: value for key, value in _flat(config_to_dict(config)).items() if key not in FREE}
+    settings = _flat(config_to_dict(config)).items()
+    bound = {key: value for key, value in settings if key not in FREE and (key, value) not in ADDED.items()}
     return hashlib.blake2b(json.dumps(bound, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from functools import reduce
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from robustvit.methods.base import Method, MethodConfig, Needs, Outputs, Step
 from robustvit.recording.tape import Tape, record
-from robustvit.tasks.classification import soft_cross_entropy
+from robustvit.tasks.base import Task
 
 __all__ = ["Forward", "TrainedNetwork", "loss_terms", "needs_of"]
 
@@ -26,14 +27,16 @@ def needs_of(methods: Iterable[Method | MethodConfig]) -> Needs:
 
 
 class TrainedNetwork(nn.Module):
-    """What is wrapped for several processes and compiled: images -> logits, or (logits, token logits)."""
+    """What is wrapped for several processes and compiled: images and targets -> answer, or (answer, token logits)."""
 
-    def __init__(self, network: nn.Module, token_logits: bool) -> None:
+    def __init__(self, network: nn.Module, task: Task, token_logits: bool) -> None:
         super().__init__()
-        self.network, self.token_logits = network, token_logits
+        self.network, self.task, self.token_logits = network, task, token_logits
 
-    def forward(self, images: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        return self.network.forward_tokens(images) if self.token_logits else self.network(images)  # type: ignore[operator]
+    def forward(self, images: Tensor, targets: Any) -> Any:
+        if self.token_logits:
+            return self.network.forward_tokens(images)  # type: ignore[operator]
+        return self.task.forward(self.network, images, targets)
 
 
 class Forward:
@@ -42,44 +45,47 @@ class Forward:
     Args:
         module: `TrainedNetwork`, wrapped or compiled as it may be.
         network: the network inside.
+        task: what is learned.
         needs: of all methods together.
     """
 
-    def __init__(self, module: nn.Module, network: nn.Module, needs: Needs) -> None:
-        self.module, self.network, self.needs = module, network, needs
+    def __init__(self, module: nn.Module, network: nn.Module, task: Task, needs: Needs) -> None:
+        self.module, self.network, self.task, self.needs = module, network, task, needs
 
-    def __call__(self, images: Tensor) -> Outputs:
+    def __call__(self, images: Tensor, targets: Any) -> Outputs:
         needs = self.needs
         recording = record(self.network, attention=needs.attention) if needs.recorded else nullcontext()
         with recording as tape:
-            answer = self.module(images)
+            answer = self.module(images, targets)
         if not needs.token_logits:
             return Outputs(answer, None, tape)
-        logits, token_logits = answer
-        return Outputs(logits, token_logits, tape, self.network.token_grid(*images.shape[-2:]))  # type: ignore[operator]
+        answer, token_logits = answer
+        return Outputs(answer, token_logits, tape, self.network.token_grid(*images.shape[-2:]))  # type: ignore[operator]
 
     def run(self, step: Step, methods: Sequence[Method]) -> None:
         """Fills `step.outputs` and `step.companions`."""
         given = {method.name: method.companion(step) for method in methods}
         companions = {name: images for name, images in given.items() if images is not None}
         B = len(step.images)
-        together = torch.cat([*companions.values(), step.images]) if companions else step.images
-        outputs = self(together)
-        parts = [_part(outputs, i * B, len(together), B) for i in range(len(companions) + 1)] if companions else [outputs]
-        step.companions = dict(zip(companions, parts, strict=False))
-        step.outputs = parts[-1]
+        if not companions:
+            step.outputs = self(step.images, step.targets)
+            return
+        together = torch.cat([*companions.values(), step.images])
+        outputs = self(together, self.task.repeat(step.targets, len(companions) + 1))
+        *others, step.outputs = [self._part(outputs, i * B, len(together), B) for i in range(len(companions) + 1)]
+        step.companions = dict(zip(companions, others, strict=True))
 
-
-def _part(outputs: Outputs, start: int, total: int, count: int) -> Outputs:
-    rows = slice(start, start + count)
-    tape: Tape | None = outputs.tape.part(start, start + count, total) if outputs.tape is not None else None
-    tokens = outputs.token_logits[rows] if outputs.token_logits is not None else None
-    return Outputs(outputs.logits[rows], tokens, tape, outputs.grid)
+    def _part(self, outputs: Outputs, start: int, total: int, count: int) -> Outputs:
+        rows = slice(start, start + count)
+        tape: Tape | None = outputs.tape.part(start, start + count, total) if outputs.tape is not None else None
+        tokens = outputs.token_logits[rows] if outputs.token_logits is not None else None
+        return Outputs(self.task.part(outputs.answer, rows), tokens, tape, outputs.grid)
 
 
 def loss_terms(step: Step, methods: Sequence[Method], weight: float) -> dict[str, Tensor]:
-    """The weighted terms of the loss by name: cross-entropy of the image label, and what the methods add."""
-    terms = {"ce": weight * soft_cross_entropy(step.outputs.logits, step.targets)} if weight else {}
+    """The weighted terms of the loss by name: those of the task, and what the methods add."""
+    own = step.task.loss(step.outputs.answer, step.targets) if weight else {}
+    terms = {name: weight * value for name, value in own.items()}
     for method in methods:
         for name, value in method.terms(step).items():
             if name in terms:

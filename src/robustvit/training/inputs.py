@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from robustvit.data.normalisation import Normalisation
-from robustvit.tasks.base import Mix
+from robustvit.tasks.base import Mix, Task
+from robustvit.tasks.nested import map_tensors
 from robustvit.training.augment.erasing import erase
-from robustvit.training.augment.mixing import apply_mix, mixed_targets
+from robustvit.training.augment.mixing import apply_mix
 from robustvit.training.config import AugmentConfig
 
 __all__ = ["Batch", "Distort", "Inputs", "normalised", "prepare"]
@@ -26,7 +28,7 @@ class Batch:
 
     Attributes:
         images: uint8 [b, 3, H, W].
-        labels: int64 [b].
+        targets: as the task collates them: of a classifier int64 [b].
         seeds: b numbers, of (run seed, sample id, epoch): what happens to a sample later is drawn from them.
         ids: b names of pictures.
         view: uint8 [b, 3, H, W] with the spatial augmentations alone; None where nobody asked for it.
@@ -34,7 +36,7 @@ class Batch:
     """
 
     images: Tensor
-    labels: Tensor
+    targets: Any
     seeds: list[int]
     ids: list[str]
     view: Tensor | None = None
@@ -47,18 +49,19 @@ class Inputs:
 
     Attributes:
         images: float [B, 3, H, W], normalised, distorted, mixed, erased.
-        targets: float32 [B, K], mixed and smoothed.
+        targets: as the task mixes them: of a classifier float32 [B, K], mixed and smoothed.
         view: float [B, 3, H, W], the spatial view, normalised only; None where the batch has none.
         unmixed: float [B, 3, H, W], `images` without mixing; None where nobody asked for it.
     """
 
     images: Tensor
-    targets: Tensor
+    targets: Any
     view: Tensor | None
     unmixed: Tensor | None = None
 
 
 def prepare(
+    task: Task,
     batch: Batch,
     augment: AugmentConfig,
     mix: Mix | None,
@@ -66,7 +69,7 @@ def prepare(
     device: torch.device | str,
     mean: Sequence[float],
     std: Sequence[float],
-    num_classes: int,
+    outputs: int,
     smoothing: float = 0.0,
     distort: Distort | None = None,
     with_unmixed: bool = False,
@@ -77,17 +80,18 @@ def prepare(
     8-bit any more; they are mixed as they are. The spatial view is normalised and nothing else.
 
     Args:
+        task: what is learned.
         batch: of one shard.
         augment: probability of erasing.
         mix: how the batch of this update is mixed, the same for all shards.
         device: of the network.
         mean, std: of the normalisation, for values in 0 .. 1.
-        num_classes: K.
+        outputs: of the network.
         smoothing: s of the targets.
         distort: DeepAugment's; chooses the samples that it distorts itself.
         with_unmixed: make `Inputs.unmixed` too.
     """
-    labels = batch.labels.to(device, non_blocking=True)
+    targets = map_tensors(batch.targets, lambda tensor: tensor.to(device, non_blocking=True))
     pixels = batch.images.to(device, non_blocking=True)
     distorted = None if distort is None else distort(normalised(pixels, mean, std), batch.seeds)
 
@@ -98,7 +102,7 @@ def prepare(
     images = finished(mix)
     return Inputs(
         images=images,
-        targets=mixed_targets(labels, mix, num_classes, smoothing),
+        targets=task.mix(targets, mix, outputs=outputs, smoothing=smoothing),
         view=None if batch.view is None else normalised(batch.view.to(device, non_blocking=True), mean, std),
         unmixed=(images if mix is None else finished(None)) if with_unmixed else None,
     )

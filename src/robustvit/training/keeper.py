@@ -124,7 +124,7 @@ class Keeper:
         weights = run.workers.network_state(network)
         if not run.workers.is_first:
             return
-        options = model_options(run.config.model, run.num_classes)
+        options = model_options(run.config.model, run.outputs)
         about = {**extra, "label_names": list(run.data.classes), "updates": run.updates_done}
         save_weights(run.network, weights, self.folder / place, options, about)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import astuple
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from robustvit.data.normalisation import Normalisation
 from robustvit.data.protocols import protocol_of
 from robustvit.methods.base import Method, MethodContext, Step
 from robustvit.runtime.randomness import keyed_seed
+from robustvit.tasks.nested import tensors_of
+from robustvit.tasks.registry import task_named
 from robustvit.training.augment.mixing import draw_mix
 from robustvit.training.batches import Batch, TrainingData
 from robustvit.training.checks import check_combination
@@ -67,9 +70,10 @@ class Run:
         self.seed, loop = config.loop.seed, config.loop
         self.updates_done = 0
         check_combination(config)
+        self.task = task_named(config.task)
         self.needs = needs_of(config.methods.values())
-        pictures = training_pictures(config.data, seed=self.seed)
-        self.num_classes = self._number_of_classes(pictures.num_classes)
+        pictures = training_pictures(self.task, config.data, seed=self.seed)
+        self.outputs = self._number_of_outputs(pictures.outputs)
         self._build_network()
         self.data = self._open_data(pictures)
         self.methods = self._build_methods()
@@ -84,11 +88,11 @@ class Run:
         self.schedule = Schedule(self.optimizer, config.schedule, self.updates_per_epoch)
         self.updates = total_updates(config.schedule, self.updates_per_epoch, loop.max_updates)
         self.scaler = torch.amp.GradScaler(device.type, enabled=loop.precision == "fp16")
-        module: nn.Module = TrainedNetwork(self.network, self.needs.token_logits)
+        module: nn.Module = TrainedNetwork(self.network, self.task, self.needs.token_logits)
         self.module = workers.wrap(torch.compile(module) if loop.compile else module, device)  # type: ignore[arg-type]
-        self.forward = Forward(self.module, self.network, self.needs)
+        self.forward = Forward(self.module, self.network, self.task, self.needs)
 
-    def _number_of_classes(self, known: int) -> int:
+    def _number_of_outputs(self, known: int) -> int:
         """Of the network, for data with `known` classes."""
         asked = self.config.model.num_classes or known
         if known > asked:
@@ -101,13 +105,14 @@ class Run:
     def _open_data(self, pictures: TrainingPictures) -> TrainingData:
         config, view = self.config, self.needs.spatial_view
         size = self.protocol.size
-        return TrainingData(pictures, config.data, config.augment, size, seed=self.seed, mean=self.mean, spatial_view=view)
+        how: Any = dict(seed=self.seed, mean=self.mean, spatial_view=view)
+        return TrainingData(self.task, pictures, config.data, config.augment, size, **how)
 
     def _build_network(self) -> None:
         """The network, and what it takes."""
         config, loop = self.config, self.config.loop
         torch.manual_seed(keyed_seed(self.seed, "network") >> 1)
-        network = network_of(config.model, self.num_classes, config.augment)
+        network = network_of(config.model, self.outputs, config.augment)
         self.protocol = protocol_of("model", network)
         self.mean, self.std = astuple(Normalisation.of(network))
         if loop.sync_batchnorm and self.workers.world > 1:
@@ -119,10 +124,10 @@ class Run:
 
     def _build_methods(self) -> list[Method]:
         def load(name: str, checkpoint: str, options: Mapping[str, Any]) -> nn.Module:
-            return frozen_network(name, checkpoint, **{"num_classes": self.num_classes, **options}).to(self.device)
+            return frozen_network(name, checkpoint, **{"num_classes": self.outputs, **options}).to(self.device)
 
         torch.manual_seed(keyed_seed(self.seed, "methods") >> 1)
-        context = MethodContext(self.network, self.num_classes, self.protocol.size, self.device, self.seed, load)
+        context = MethodContext(self.network, self.outputs, self.protocol.size, self.device, self.seed, load)
         return [method.build(context) for method in self.config.methods.values()]
 
     def _build_distortion(self) -> Distortion | None:
@@ -201,7 +206,7 @@ class Run:
             terms = loss_terms(step, self.methods, self.config.loss.weight)
         loss = torch.stack([term.float() for term in terms.values()]).sum()
         if not self.config.loss.weight:  # every parameter takes part, as several processes expect
-            loss = loss + 0 * step.outputs.logits.float().sum()
+            loss = loss + 0 * sum(tensor.float().sum() for tensor in tensors_of(step.outputs.answer))
         factor = self.workers.world  # gradients are averaged over the processes, and `share` already counts all of them
         self.scaler.scale(loss * step.share * factor).backward()
         for method in self.methods:
@@ -212,21 +217,23 @@ class Run:
         config = self.config
         mix = draw_mix(config.augment, self.seed, self.updates_done, *self.protocol.size)
         made = prepare(
+            self.task,
             batch,
             config.augment,
             mix,
             device=self.device,
             mean=self.mean,
             std=self.std,
-            num_classes=self.num_classes,
+            outputs=self.outputs,
             smoothing=config.loss.smoothing,
             distort=self.distort,
             with_unmixed=self.needs.unmixed_view,
         )
         images = made.images.contiguous(memory_format=torch.channels_last) if config.loop.channels_last else made.images
         return Step(
+            task=self.task,
             network=self.network,
-            forward=self.forward,
+            forward=partial(self.forward, targets=made.targets),
             images=images,
             targets=made.targets,
             seeds=batch.seeds,

@@ -142,7 +142,9 @@ def _make(folder: Path) -> None:
 
 
 def _validation(run: Run) -> Validation | None:
-    pictures = validation_pictures(run.config.data, img_size=run.protocol.size, seed=run.seed, classes=run.data.classes)
+    pictures = validation_pictures(
+        run.task, run.config.data, img_size=run.protocol.size, seed=run.seed, classes=run.data.classes
+    )
     if pictures is None:
         return None
     size = max(1, run.config.loop.batch_size // run.workers.world)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from robustvit.data.layouts import LayoutError, Split, open_samples
+from robustvit.data.layouts import LayoutError, Split
 from robustvit.data.readers.class_folders import folder_pictures
-from robustvit.data.samples import DatasetSamples, Sample, SampleSet, SomeSamples, UnreadablePictureError
-from robustvit.data.scenes.dataset import Scenes
+from robustvit.data.samples import SampleSet, SomeSamples, UnreadablePictureError
 from robustvit.runtime.randomness import keyed_seed
+from robustvit.tasks.base import Task
+from robustvit.tasks.relabelled import Relabelled
 from robustvit.training.config import DataConfig
 
 __all__ = ["Decoded", "TrainingPictures", "training_pictures", "validation_pictures"]
@@ -28,10 +28,10 @@ __all__ = ["Decoded", "TrainingPictures", "training_pictures", "validation_pictu
 
 @dataclass(frozen=True)
 class Decoded:
-    """One picture: an RGB image or uint8 H x W x 3, and its label."""
+    """One sample: an RGB image or uint8 H x W x 3, and its target."""
 
     image: Image.Image | NDArray[np.uint8]
-    label: int
+    target: Any
 
 
 @dataclass(frozen=True)
@@ -41,18 +41,13 @@ class _Part:
     Attributes:
         pictures: the set.
         prefix: of the ids, so that a copy is not taken for its original.
-        labels: label in this set -> label in the whole; None for the same.
     """
 
     pictures: Any
     prefix: str = ""
-    labels: tuple[int, ...] | None = None
 
     def drawn_at(self, size: tuple[int, int]) -> _Part:
-        dataset = getattr(self.pictures, "dataset", None)
-        if not isinstance(dataset, Scenes):
-            return self
-        return replace(self, pictures=DatasetSamples(dataset.at_size(size), self.pictures.name))
+        return replace(self, pictures=self.pictures.at_size(size)) if hasattr(self.pictures, "at_size") else self
 
 
 class TrainingPictures:
@@ -60,11 +55,11 @@ class TrainingPictures:
 
     Attributes:
         classes: names in the order of the labels; empty where nobody knows them.
-        num_classes: their number.
+        outputs: of a network that learns them.
     """
 
-    def __init__(self, parts: Sequence[_Part], classes: Sequence[str], num_classes: int) -> None:
-        self.parts, self.classes, self.num_classes = tuple(parts), tuple(classes), num_classes
+    def __init__(self, parts: Sequence[_Part], classes: Sequence[str], outputs: int) -> None:
+        self.parts, self.classes, self.outputs = tuple(parts), tuple(classes), outputs
         self.places = np.concatenate(  # [N, 2]: part, position in it
             [np.stack(np.broadcast_arrays(p, np.arange(len(part.pictures))), 1) for p, part in enumerate(self.parts)]
         )
@@ -91,18 +86,11 @@ class TrainingPictures:
         return name
 
     def read(self, positions: Sequence[int]) -> list[Decoded | UnreadablePictureError]:
-        """The pictures at these positions, or why they cannot be read. Scenes are drawn together, which is faster."""
-        found: dict[int, Decoded | UnreadablePictureError] = {}
-        scenes: list[int] = []
-        for position in positions:
-            part, place = self._place(position)
-            if isinstance(getattr(part.pictures, "dataset", None), Scenes):
-                scenes.append(position)
-            else:
-                found[position] = _decoded(part, place)
-        if scenes:
-            found.update(self._drawn(scenes))
-        return [found[position] for position in positions]
+        """The samples at these positions, or why they cannot be read; all at once where the set can (`read_many`)."""
+        if len(self.parts) == 1 and hasattr(self.parts[0].pictures, "read_many"):
+            read = self.parts[0].pictures.read_many(self.places[list(positions), 1].tolist())
+            return [Decoded(image, target) for image, target in read]
+        return [_decoded(*self._place(position)) for position in positions]
 
     def reopen_files(self) -> None:
         """To be called in a new process: a tar file that is open in two processes has one place of reading for both."""
@@ -116,19 +104,11 @@ class TrainingPictures:
         part, place = self.places[position].tolist()
         return self.parts[part], place
 
-    def _drawn(self, positions: Sequence[int]) -> Iterator[tuple[int, Decoded]]:
-        part, _ = self._place(positions[0])  # generated pictures have no copies: they are one set
-        batch = part.pictures.dataset.batch([self._place(position)[1] for position in positions])
-        images = batch.images.permute(0, 2, 3, 1).numpy()  # B 3 H W -> B H W 3
-        for position, image, label in zip(positions, images, batch.labels.tolist(), strict=True):
-            yield position, Decoded(image, label)
-
 
 def _decoded(part: _Part, place: int) -> Decoded | UnreadablePictureError:
-    picture = part.pictures.at(place)
+    sample = part.pictures.at(place)
     try:
-        image = picture.open()
-        return Decoded(image, picture.target() if part.labels is None else part.labels[picture.target()])
+        return Decoded(sample.open(), sample.target())
     except UnreadablePictureError as error:
         return error
 
@@ -146,44 +126,38 @@ def chosen_positions(length: int, count: int, seed: int) -> NDArray[np.int64]:
     return np.sort(generator.permutation(length)[:count])
 
 
-def training_pictures(config: DataConfig, *, seed: int) -> TrainingPictures:
+def training_pictures(task: Task, config: DataConfig, *, seed: int) -> TrainingPictures:
     """The pictures of `config.train` and the copies of `config.copies`; of all of these, `train_limit` if that is set.
 
     They are opened before the network, which is built for their number of classes; only then is its image size known, which
     `TrainingPictures.draw_at` takes.
 
     Args:
+        task: what is learned from them.
         config: where they are.
         seed: of the random subset.
 
     Raises:
-        FileNotFoundError, LayoutError: they are not there, cannot be read in any order, or have fewer than two classes.
+        FileNotFoundError, LayoutError: they are not there, cannot be read in any order, or there is nothing to learn.
         ValueError: copies of other classes, or a negative limit.
     """
-    clean = _clean_pictures(config)
+    clean = _clean_pictures(task, config)
     parts = [_Part(clean), *_copies(config, clean.classes)]
-    pictures = TrainingPictures(parts, clean.classes, _number_of_classes(clean))
+    pictures = TrainingPictures(parts, clean.classes, task.outputs(clean))
     pictures.keep(config.train_limit, seed)
     return pictures
 
 
-def _clean_pictures(config: DataConfig) -> Any:
+def _clean_pictures(task: Task, config: DataConfig) -> Any:
     source = config.train
     if not source:
         raise ValueError("data.train is empty; give a folder of class folders, a .tar file, cifar10:FOLDER or scenes:20000")
-    pictures = open_samples(source, split="train", ignore_orientation=config.ignore_orientation)
+    pictures: Any = task.open(source, split="train", ignore_orientation=config.ignore_orientation)
     if not hasattr(pictures, "at"):
         raise LayoutError(f"data.train={source} has no access by position; give class folders or a .tar file")
     if not len(pictures):
         raise LayoutError(f"data.train={source} has no pictures")
-    if _number_of_classes(pictures) < 2:
-        only = f", {pictures.classes[0]!r}" if pictures.classes else ""
-        raise LayoutError(f"data.train={source} has one class only{only}; there is nothing to tell apart")
     return pictures
-
-
-def _number_of_classes(pictures: Any) -> int:
-    return len(pictures.classes) or int(max(pictures.labels)) + 1
 
 
 def _copies(config: DataConfig, classes: Sequence[str]) -> Iterator[_Part]:
@@ -199,7 +173,8 @@ def _copies(config: DataConfig, classes: Sequence[str]) -> Iterator[_Part]:
             raise LayoutError(f"data.copies={root} cannot join a training set whose classes have no names")
         for folder in _folders_of_classes(path):
             pictures = folder_pictures(folder, ignore_orientation=config.ignore_orientation)
-            yield _Part(pictures, f"copies{number}/{folder.name}/", _matched(folder, pictures.classes, classes))
+            labels = _matched(folder, pictures.classes, classes)
+            yield _Part(Relabelled(pictures, labels, classes), f"copies{number}/{folder.name}/")
 
 
 def _folders_of_classes(path: Path) -> list[Path]:
@@ -219,29 +194,19 @@ def _matched(folder: Path, own: Sequence[str], classes: Sequence[str]) -> tuple[
     return tuple(classes.index(name) for name in own)
 
 
-class _Relabelled:
-    """A set whose labels are those of the training set."""
-
-    def __init__(self, pictures: SampleSet, labels: Sequence[int], classes: Sequence[str]) -> None:
-        self.pictures, self.labels = pictures, tuple(labels)
-        self.name, self.classes = pictures.name, tuple(classes)
-
-    def __len__(self) -> int:
-        return len(self.pictures)
-
-    def __iter__(self) -> Iterator[Sample]:
-        yield from (Sample(p.id, p.open, partial(self._target, p)) for p in self.pictures)
-
-    def _target(self, sample: Sample) -> int:
-        return self.labels[sample.target()]
-
-
 def validation_pictures(
-    config: DataConfig, *, img_size: tuple[int, int], seed: int, classes: Sequence[str] = (), split: Split = "val"
+    task: Task,
+    config: DataConfig,
+    *,
+    img_size: tuple[int, int],
+    seed: int,
+    classes: Sequence[str] = (),
+    split: Split = "val",
 ) -> SampleSet | None:
     """The pictures of `config.val` with the labels of the training set; None if there are none to be.
 
     Args:
+        task: what is learned from them.
         config: where they are.
         img_size: (H, W) of generated pictures.
         seed: of the random subset.
@@ -255,16 +220,13 @@ def validation_pictures(
     if not config.val:
         return None
     how: Any = dict(scene_size=img_size, ignore_orientation=config.ignore_orientation)
-    pictures = open_samples(config.val, split=split, **how)
+    pictures = task.open(config.val, split=split, **how)
     if not len(pictures):
         raise LayoutError(f"data.val={pictures.name} has no pictures")
-    if classes and pictures.classes and tuple(classes) != pictures.classes:
-        if unknown := sorted(set(pictures.classes) - set(classes)):
-            raise ValueError(
-                f"data.val={config.val} has classes that the training set does not have: {', '.join(unknown[:8])}; rename "
-                "its folders, or leave them out"
-            )
-        pictures = _Relabelled(pictures, [list(classes).index(name) for name in pictures.classes], classes)
+    try:
+        pictures = task.with_classes(pictures, classes)
+    except ValueError as error:
+        raise ValueError(f"data.val={config.val}: {error}; rename its folders, or leave them out") from error
     if _is_limited("val_limit", config.val_limit, len(pictures)):
         return SomeSamples(pictures, chosen_positions(len(pictures), config.val_limit, seed).tolist())
     return pictures

@@ -8,7 +8,7 @@ in one go: this is the path of 32-pixel pictures, where every microsecond counts
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,22 +16,29 @@ from PIL import Image
 
 from robustvit.runtime.randomness import keyed_seed
 from robustvit.training.augment.keyed_timm import keyed_copy, reseed
+from robustvit.training.augment.placement import Placement
 from robustvit.training.augment.views import RandAugmentPair, jitter_colors
 from robustvit.training.config import AugmentConfig
 
-__all__ = ["Augmentation"]
+__all__ = ["Augmentation", "Augmented"]
 
 Pixels = NDArray[np.uint8]
 _PADDING = 8  # the padding is the size over this
 
 
-@dataclass(frozen=True)
-class _Windows:
-    """Where b padded pictures are cut, and which are flipped: [b] each."""
+class Augmented(NamedTuple):
+    """b training images.
 
-    tops: NDArray[np.int64]
-    lefts: NDArray[np.int64]
-    flips: NDArray[np.bool_]
+    Attributes:
+        images: uint8 [b, 3, H, W].
+        view: the same with the spatial augmentations alone; None where nobody asked for it.
+        placements: how the bases were cropped, resized and flipped. RandAugment's own rotations, shears and shifts come after
+            these, and no target can follow them.
+    """
+
+    images: Pixels
+    view: Pixels | None
+    placements: list[Placement]
 
 
 class Augmentation:
@@ -61,30 +68,34 @@ class Augmentation:
         self.pads = (size[0] // _PADDING, size[1] // _PADDING) if config.crop == "padded" else (0, 0)
         self.has_colors = self.rand_augment is not None or config.color_jitter > 0
 
-    def base(self, image: Image.Image | Pixels, name: str) -> Pixels:
+    def base(self, image: Image.Image | Pixels, name: str) -> tuple[Pixels, Placement | None]:
         """An RGB image or uint8 H x W x 3 -> what the epochs start from.
 
         Returns:
-            uint8 [3, H, W] at the final size; for crop="resized" [h, w, 3] as it came.
+            uint8 [3, H, W] at the final size; for crop="resized" [h, w, 3] as it came. And how it was scaled, None for not.
         """
         if self.config.crop == "resized":
-            return np.asarray(image)
-        H, W = self.size
+            return np.asarray(image), None
         height, width = image.shape[:2] if isinstance(image, np.ndarray) else image.size[::-1]
-        if (height, width) != (H, W):
-            image = Image.fromarray(image) if isinstance(image, np.ndarray) else image
-            image = image.resize((W, H), self._filter(keyed_seed(self.seed, name, "filter")))
-        return np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1))  # H W 3 -> 3 H W
+        placement = None
+        if (height, width) != self.size:
+            placement = Placement(0, 0, height, width, self.size, False, self._filter(keyed_seed(self.seed, name, "filter")))
+            image = placement.image(Image.fromarray(image) if isinstance(image, np.ndarray) else image)
+        return np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1)), placement  # H W 3 -> 3 H W
 
-    def __call__(self, bases: Sequence[Pixels], seeds: Sequence[int]) -> tuple[Pixels, Pixels | None]:
-        """(training pictures uint8 [b, 3, H, W], their spatial views or None) of b bases and the seeds of their samples."""
+    def __call__(self, bases: Sequence[Pixels], seeds: Sequence[int]) -> Augmented:
+        """The training images of b bases, from the seeds of their samples."""
         if self.config.crop == "resized":
-            cropped = [self._resized_crop(base, seed) for base, seed in zip(bases, seeds, strict=True)]
-            return self._colored(cropped, seeds)
-        images = self._cut(bases, self._windows(seeds))
+            placements = [self._resized_crop(base, seed) for base, seed in zip(bases, seeds, strict=True)]
+            pairs = zip(bases, placements, strict=True)
+            cropped = [placement.image(Image.fromarray(base)) for base, placement in pairs]
+            return Augmented(*self._colored(cropped, seeds), placements)
+        placements = self._windows(seeds)
+        images = self._cut(bases, placements)
         if self.has_colors:
-            return self._colored([Image.fromarray(image) for image in _channels_last(images)], seeds)
-        return images, images if self.with_view else None
+            colored = self._colored([Image.fromarray(image) for image in _channels_last(images)], seeds)
+            return Augmented(*colored, placements)
+        return Augmented(images, images if self.with_view else None, placements)
 
     def _filter(self, key: int) -> Image.Resampling:
         name = self.config.interpolation
@@ -95,38 +106,33 @@ class Augmentation:
     def _is_flipped(self, seeds: NDArray[np.uint64]) -> NDArray[np.bool_]:
         return _sixteen_bits(seeds, 0) < self.config.flip * 2**16
 
-    def _windows(self, seeds: Sequence[int]) -> _Windows:
-        keys = np.array(seeds, dtype=np.uint64)
+    def _windows(self, seeds: Sequence[int]) -> list[Placement]:
+        """Windows of the final size, which a padded image reaches beyond."""
+        keys, (H, W) = np.array(seeds, dtype=np.uint64), self.size
         tops, lefts = (
-            _sixteen_bits(keys, shift) * (2 * pad + 1) >> 16 for shift, pad in zip((16, 32), self.pads, strict=True)
+            (_sixteen_bits(keys, shift) * (2 * pad + 1) >> 16) - pad for shift, pad in zip((16, 32), self.pads, strict=True)
         )
-        return _Windows(tops, lefts, self._is_flipped(keys))
+        places = zip(tops.tolist(), lefts.tolist(), self._is_flipped(keys).tolist(), strict=True)
+        return [Placement(top, left, H, W, self.size, is_flipped) for top, left, is_flipped in places]
 
-    def _cut(self, bases: Sequence[Pixels], windows: _Windows) -> Pixels:
-        """Pads by copying what a window sees of its picture into a picture of the fill colour."""
-        (H, W), (pad_y, pad_x) = self.size, self.pads
-        images = np.empty((len(bases), 3, H, W), np.uint8)
-        if pad_y or pad_x:
+    def _cut(self, bases: Sequence[Pixels], windows: Sequence[Placement]) -> Pixels:
+        """Pads by copying what a window sees of its image into an image of the fill colour."""
+        images = np.empty((len(bases), 3, *self.size), np.uint8)
+        if any(self.pads):
             images[:] = np.array(self.fill, np.uint8)[:, None, None]
-        places = zip((windows.tops - pad_y).tolist(), (windows.lefts - pad_x).tolist(), windows.flips.tolist(), strict=True)
-        for image, base, (y, x, is_flipped) in zip(images, bases, places, strict=True):
-            target = image[:, :, ::-1] if is_flipped else image
-            seen = base[:, max(y, 0) : H + y, max(x, 0) : W + x]
-            top, left = max(-y, 0), max(-x, 0)
-            target[:, top : top + seen.shape[1], left : left + seen.shape[2]] = seen
+        for image, base, window in zip(images, bases, windows, strict=True):
+            window.paste(base, image)
         return images
 
-    def _resized_crop(self, base: Pixels, seed: int) -> Image.Image:
-        H, W = self.size
+    def _resized_crop(self, base: Pixels, seed: int) -> Placement:
         image = Image.fromarray(base)
         reseed(keyed_seed(seed, "crop"))
         crop = keyed_copy("transforms").RandomResizedCropAndInterpolation
         top, left, height, width = crop.get_params(image, self.config.scale, self.config.ratio)
         height, width = max(1, height), max(1, width)  # timm's rounding may leave nothing of a tiny picture
         top, left = min(top, image.height - height), min(left, image.width - width)
-        image = image.crop((left, top, left + width, top + height)).resize((W, H), self._filter(keyed_seed(seed, "filter")))
-        is_flipped = self._is_flipped(np.array([seed], np.uint64))[0]
-        return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if is_flipped else image
+        is_flipped = bool(self._is_flipped(np.array([seed], np.uint64))[0])
+        return Placement(top, left, height, width, self.size, is_flipped, self._filter(keyed_seed(seed, "filter")))
 
     def _colored(self, images: Sequence[Image.Image], seeds: Sequence[int]) -> tuple[Pixels, Pixels | None]:
         pairs = [self._colored_pair(image, seed) for image, seed in zip(images, seeds, strict=True)]

@@ -1,13 +1,12 @@
 """Mixup and CutMix of a batch with itself reversed, drawn once for all processes and micro-batches of an update.
 
-The draws and the targets are timm's. Picture i is mixed with picture B-1-i; `sampling` deals a global batch out so that this
+The draws are timm's. Image i is mixed with image B-1-i; `sampling` deals a global batch out so that this
 holds in every shard.
 """
 
 from __future__ import annotations
 
 import torch
-from timm.data.mixup import mixup_target
 from torch import Tensor
 
 from robustvit.runtime.randomness import keyed_seed
@@ -15,7 +14,7 @@ from robustvit.tasks.base import Mix
 from robustvit.training.augment.keyed_timm import keyed_copy, reseed
 from robustvit.training.config import AugmentConfig
 
-__all__ = ["apply_mix", "draw_mix", "is_mixing", "mixed_targets"]
+__all__ = ["apply_mix", "draw_mix", "is_mixing"]
 
 
 def is_mixing(augment: AugmentConfig) -> bool:
@@ -66,18 +65,3 @@ def apply_mix(images: Tensor, mix: Mix | None) -> Tensor:
     own = images.float() if is_8_bit else images.clone()
     mixed = own.flip(0).mul_(1 - mix.lam).add_(own.mul_(mix.lam))  # in place: fresh memory costs more than the sums
     return mixed.round_().to(torch.uint8) if is_8_bit else mixed
-
-
-def mixed_targets(labels: Tensor, mix: Mix | None, num_classes: int, smoothing: float) -> Tensor:
-    """y_i = lam * smooth(label_i) + (1 - lam) * smooth(label_{B-1-i}), with smooth: on = 1 - s + s/K, off = s/K.
-
-    Args:
-        labels: int64 [B].
-        mix: how the pictures were mixed.
-        num_classes: K.
-        smoothing: s.
-
-    Returns:
-        float32 [B, K].
-    """
-    return mixup_target(labels, num_classes, 1.0 if mix is None else mix.lam, smoothing)

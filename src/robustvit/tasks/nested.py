@@ -1,0 +1,30 @@
+"""Tensors in lists, tuples and dictionaries: what targets and answers of tasks are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from torch import Tensor
+
+__all__ = ["map_tensors", "tensors_of"]
+
+
+def map_tensors(value: Any, change: Callable[[Tensor], Any]) -> Any:
+    """`value` with `change` applied to every tensor in it; what is no tensor stays."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {name: map_tensors(entry, change) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map_tensors(entry, change) for entry in value)
+    return value
+
+
+def tensors_of(value: Any) -> Iterator[Tensor]:
+    """All tensors in `value`, in their order."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for entry in value.values() if isinstance(value, Mapping) else value:
+            yield from tensors_of(entry)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,17 @@ import torch
 from PIL import Image
 
 import robustvit as rv
-from robustvit.analysis import studies
 from robustvit.analysis.analyze import SHARED, analyze
-from robustvit.analysis.cost import estimated_seconds, picture_passes
+from robustvit.analysis.cost import estimated_seconds
 from robustvit.analysis.eigenvalues import EPSILON
 from robustvit.analysis.full_augmentation import fully_augmented
-from robustvit.analysis.options import USED_BY, AnalysisOptions, check_used
-from robustvit.analysis.subject import make_subject, pictures_at
+from robustvit.analysis.given_images import pictures_at
+from robustvit.analysis.options import AnalysisOptions, check_used
+from robustvit.analysis.plan import make_plan
+from robustvit.analysis.registry import STUDIES, study_of
+from robustvit.analysis.shared_options import Spoiling
+from robustvit.analysis.spoiling import spoiled
+from robustvit.analysis.subject import make_subject
 from robustvit.analysis.token_labels import SURE
 from robustvit.attacks import PixelNetwork
 from robustvit.attacks.patches import A_TENTH
@@ -29,7 +33,7 @@ from robustvit.data.scenes.dataset import Hints, Scenes
 
 QUICK = AnalysisOptions(masks=3, fit_steps=2, shown=2, batch_size=4)
 FAMILIES = ("fan_vit_nano", "fan_hybrid_nano", "fan_swin_nano", "rvt_nano", "vit_nano", "deit", "swin")
-EVERY = set(studies.STUDIES)
+EVERY = set(STUDIES)
 
 
 def network(family: str) -> Any:
@@ -79,7 +83,7 @@ def test_a_cnn_does_what_needs_no_attention_and_says_so_when_asked_for_more() ->
 
 def test_numbers_do_not_depend_on_the_batch_size_and_two_networks_share_a_run() -> None:
     models = {name: rv.create_model(name, pretrained=True) for name in ("vit_nano", "fan_vit_nano")}
-    what = [name for name in studies.STUDIES if name not in ("attention", "token-labels", "bottleneck")]
+    what = [name for name in STUDIES if name not in ("attention", "token-labels", "bottleneck")]
     small, large = (
         analyze(models, "scenes-easy:5", what, AnalysisOptions(masks=3, fit_steps=2, batch_size=size)).to_json()["analyses"]
         for size in (2, 5)
@@ -341,9 +345,6 @@ def test_a_network_whose_patches_are_not_known_stands_beside_one_whose_are() -> 
 
 
 def test_options_that_concern_no_chosen_analysis_are_named() -> None:
-    assert set(USED_BY) == EVERY
-    every = {name for names in USED_BY.values() for name in names} | {"batch_size", "seed"}
-    assert every == {field.name for field in fields(AnalysisOptions)}
     refused: list[tuple[dict[str, Any], list[str], str]] = [
         (dict(masks=7), ["stability", "overfocus"], "--masks belongs to occlusion, and the analysis is stability, overfocus"),
         (dict(corruption="patches", severity=5), ["stability"], "--severity has no effect with --corruption patches"),
@@ -372,7 +373,13 @@ def test_occlusion_and_corruption_by_patches_cover_patches_of_the_tokens_size() 
     assert found.networks["vit"]["patch_side"] == 16
     subject = make_subject("vit", model, "scenes-easy:2", options, **how)
     batch = subject.only(0)
-    changed = (subject.spoiled(batch) != batch.pixels).any(1)[0].view(4, 16, 4, 16).float().mean((1, 3))
+    changed = (
+        (spoiled(subject, batch, Spoiling(corruption="patches")) != batch.pixels)
+        .any(1)[0]
+        .view(4, 16, 4, 16)
+        .float()
+        .mean((1, 3))
+    )
     assert sorted(changed.flatten().round().tolist())[-3:] == [0, 1, 1]  # floor(0.1 * 15) + 1 of 16 patches
     assert analyze({"vit": model}, "scenes-easy:1", ["stability"], QUICK, **how).networks["vit"]["patch_side"] is None
 
@@ -424,7 +431,7 @@ def test_numbers_do_not_depend_on_which_pictures_figures_show(monkeypatch: pytes
     pictures, known = known_from(17, 20, networks)  # the numbers of token labels are of the first 16
     what, options = ["clusters", "token-labels", "patch-corruption"], replace(QUICK, layers=(0,), fit_steps=1)
     found = analyze(networks, pictures, what, options)
-    monkeypatch.setattr("robustvit.analysis.analyze.show_known", lambda *_: "")
+    monkeypatch.setattr("robustvit.analysis.plan.show_known", lambda *_: "")
     first_ones = analyze(networks, pictures, what, options)
     for name in what:
         assert found.findings[name]["vit"].numbers == first_ones.findings[name]["vit"].numbers
@@ -459,15 +466,18 @@ def test_costs_are_told_from_a_trial_before_the_work_starts() -> None:
         report=lambda what, done, total: seen.append(what),
     )
     assert [set(one) for one in told] == [{"occlusion", "head-diversity"}]
-    assert picture_passes("occlusion", options, 4) == 4 * 6
-    assert picture_passes("stability", options, 4) == 8
-    assert picture_passes("patch-corruption", AnalysisOptions(fit_steps=10), 4) == 3 * 4 + 3 * 16 * 10
+    expected = {"occlusion": 4 * 6, "stability": 8, "patch-corruption": 3 * 4 + 3 * 16 * 10}
+    values = vars(AnalysisOptions(masks=5, fit_steps=10))
+    for name, passes in expected.items():
+        study = study_of(name)
+        assert study.passes(4, study.own_options(values)) == passes
 
 
 def test_the_estimate_is_the_line_through_two_trials() -> None:
     """A clock that counts pictures: a pass takes one second, and every run one more."""
     network = rv.create_model("vit_pico", pretrained=True)
-    subject = make_subject("net", network, "scenes-easy:10", AnalysisOptions(masks=7))
+    options = AnalysisOptions(masks=7)
+    plan = make_plan({"net": make_subject("net", network, "scenes-easy:10", options)}, ["occlusion"], options)
     now = iter([0.0, 1 + 1 * 2, 10.0, 10 + 1 + 3 * 4])  # (1 picture, 1 mask), (3 pictures, 3 masks)
-    found = estimated_seconds([subject], ["occlusion"], {}, clock=lambda: next(now))
+    found = estimated_seconds(plan, clock=lambda: next(now))
     assert found == {"occlusion": pytest.approx(1 + 10 * 8)}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from robustvit.analysis.studies import STUDIES
+from robustvit.analysis.registry import STUDIES
 from robustvit.cli import main
 
 FEW = ["--limit", "3", "--masks", "2", "--shown", "2"]

@@ -15,12 +15,11 @@ from matplotlib.colors import to_rgb
 
 import robustvit as rv
 from robustvit.analysis.analyze import Analysis, analyze
+from robustvit.analysis.drawing import LONGEST, WIDEST, Plate, broken, counted, encode, short
 from robustvit.analysis.finding import Finding
 from robustvit.analysis.options import AnalysisOptions
-from robustvit.report.analysis_curves import counted, overfocus_plates
-from robustvit.report.analysis_drawing import LONGEST, WIDEST, broken, encode, short
+from robustvit.analysis.registry import study_of
 from robustvit.report.analysis_page import KINDS, plates_of, write_analysis
-from robustvit.report.analysis_pictures import attention_plates, token_label_plates
 from robustvit.report.dark_figures import darken
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))), None)
@@ -68,6 +67,10 @@ def test_long_names_lose_their_middle_and_break_after_separators() -> None:
     assert broken("a$b", 9) == r"a\$b"
 
 
+def drawn(study: str, findings: dict[str, Finding]) -> list[Plate]:
+    return study_of(study).plates(findings, study_of(study).own_options({}))
+
+
 def attention_finding(heads: int, strength: float = 1.0) -> Finding:
     """Two blocks of four tokens; the corrupted picture has `strength` times the attention to the first token."""
     even = np.full((4, 4), 0.25)
@@ -80,7 +83,7 @@ def attention_finding(heads: int, strength: float = 1.0) -> Finding:
 
 
 def test_maps_say_where_their_colours_end_and_what_even_attention_is() -> None:
-    plates = {plate.name: plate for plate in attention_plates({"a": attention_finding(2, 3.0)}, "fog 3")}
+    plates = {plate.name: plate for plate in drawn("attention", {"a": attention_finding(2, 3.0)})}
     panels = [axis for axis in plates["attention-query"].figure.axes if len(axis.images) == 2]
     assert [axis.images[1].get_clim()[1] for axis in panels] == pytest.approx([0.9] * 4)  # clean and corrupted alike
     assert panels[0].get_title() == "block 1\n0 to 0.9, even 0.25"
@@ -94,14 +97,14 @@ def test_maps_say_where_their_colours_end_and_what_even_attention_is() -> None:
 
 def test_figures_of_many_heads_and_networks_stay_as_wide_as_the_page() -> None:
     found = {f"deit_base_distilled_patch16_{i}": attention_finding(12) for i in range(6)}
-    for plate in attention_plates(found, "fog 3"):
+    for plate in drawn("attention", found):
         assert plate.figure.get_figwidth() <= WIDEST + 1e-6
 
 
 def test_even_attention_is_dotted_where_it_is_known() -> None:
     numbers = {"top_share": [0.5, 0.4], "crowded": [3.0, 2.0], "row_similarity": [0.9, 1.0]}
-    (plain,) = overfocus_plates({"a": Finding("", numbers, {})})
-    (dotted,) = overfocus_plates({"a": Finding("", {**numbers, "even_share": [0.1, 0.1]}, {})})
+    (plain,) = drawn("overfocus", {"a": Finding("", numbers, {})})
+    (dotted,) = drawn("overfocus", {"a": Finding("", {**numbers, "even_share": [0.1, 0.1]}, {})})
     assert [len(plate.figure.axes[0].lines) for plate in (plain, dotted)] == [1, 2]
     assert "dotted" not in plain.reading
     assert "dotted" in dotted.reading
@@ -131,9 +134,9 @@ def test_readers_see_corrupted_pictures_blocks_from_1_and_only_settings_that_wer
 
 def test_labels_of_a_single_picture_say_that_cutmix_had_no_partner(analysis: Analysis) -> None:
     ((name, found),) = analysis.findings["token-labels"].items()
-    assert "no partner" not in token_label_plates({name: found})[0].reading
+    assert "no partner" not in drawn("token-labels", {name: found})[0].reading
     alone = replace(found, numbers={**found.numbers, "without_cutmix": True})
-    assert "CutMix had no partner" in token_label_plates({name: alone})[0].reading
+    assert "CutMix had no partner" in drawn("token-labels", {name: alone})[0].reading
 
 
 def test_every_finding_has_a_figure_and_every_figure_says_how_to_read_it(analysis: Analysis) -> None:
@@ -185,7 +188,7 @@ def test_the_page_opens_without_errors_and_shows_every_picture(analysis: Analysi
 
 
 def test_the_label_of_the_colours_lies_within_the_figure_of_one_network() -> None:
-    figure = attention_plates({"a": attention_finding(2, 3.0)}, "fog 3")[0].figure
+    figure = drawn("attention", {"a": attention_finding(2, 3.0)})[0].figure
     encode(figure, "png")
     box, paper = figure.axes[-1].yaxis.label.get_window_extent(), figure.bbox
     assert paper.x0 <= box.x0 < box.x1 <= paper.x1
@@ -193,7 +196,7 @@ def test_the_label_of_the_colours_lies_within_the_figure_of_one_network() -> Non
 
 
 def test_dark_figures_have_dark_paper_light_letters_and_the_same_pictures() -> None:
-    figure = attention_plates({"a": attention_finding(2, 3.0)}, "fog 3")[0].figure
+    figure = drawn("attention", {"a": attention_finding(2, 3.0)})[0].figure
     before = [image.get_array().copy() for axis in figure.axes for image in axis.images]
     darken(figure)
     assert max(figure.get_facecolor()[:3]) < 0.2

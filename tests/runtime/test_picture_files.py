@@ -15,7 +15,7 @@ import pytest
 from PIL import EpsImagePlugin, Image
 
 import robustvit as rv
-from robustvit.analysis.subject import pictures_at
+from robustvit.analysis.given_images import pictures_at
 from robustvit.cli import main
 from robustvit.data.layouts import open_samples
 from robustvit.data.samples import DatasetSamples

@@ -1,28 +1,29 @@
-"""What an analysis found about a network, in a form that can be stored and drawn."""
+"""What a study found out about a network, in a form that can be stored and drawn."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
-from robustvit.runtime.stored_work import Part
+    from robustvit.runtime.stored_work import Part
 
 __all__ = ["Finding"]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One analysis of one network.
+    """One study of one network.
 
     Attributes:
         definition: what was computed.
         numbers: name -> a number, a list of them or a text; what a reader would quote. None where there is no number.
         arrays: name -> array; what figures are drawn from.
-        skipped: id -> why a picture could not be read.
+        skipped: id -> why a image could not be read.
     """
 
     definition: str
@@ -35,6 +36,8 @@ class Finding:
 
     def to_part(self) -> Part:
         """For `StoredWork`."""
+        from robustvit.runtime.stored_work import Part  # studies import this file before arguments are understood
+
         return Part({"definition": self.definition, "numbers": self.numbers, "skipped": dict(self.skipped)}, self.arrays)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Figures show pictures that the networks know: those that all of them answer rightly. Numbers are of all pictures."""
+"""Figures show images that the networks know: those that all of them answer rightly. Numbers are of all images."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from robustvit.runtime.evaluation_mode import evaluation_mode
 __all__ = ["show_known"]
 
 LOOKED_AT = 256
-"""Pictures among which known ones are looked for."""
+"""Images among which known ones are looked for."""
 
 
-def show_known(subjects: Mapping[str, Subject]) -> str:
-    """Chooses pictures for figures that all networks answer rightly, and says what figures show or why they cannot.
+def show_known(subjects: Mapping[str, Subject], count: int) -> str:
+    """Chooses images for figures that all networks answer rightly, and says what figures show or why they cannot.
 
     Args:
-        subjects: networks, each with the same pictures; `Subject.shown` is set.
+        subjects: networks, each with the same images; `Subject.shown` is set.
+        count: how many.
     """
     labelled = [subject for subject in subjects.values() if subject.targets is not None]
     if not labelled:
         return "The pictures have no labels that fit the networks, so that nobody can tell which of them the networks know."
-    shown = labelled[0].options.shown
-    answers = [_answers(subject, max(LOOKED_AT, shown)) for subject in labelled]
+    answers = [_answers(subject, max(LOOKED_AT, count)) for subject in labelled]
     read = [name for name in answers[0] if all(name in one for one in answers)]
     known = {name for name in read if all(one[name] for one in answers)}
     order = sorted(read, key=lambda name: name not in known)  # stable: otherwise as given
     for subject in subjects.values():
-        subject.shown = tuple(order[:shown])
+        subject.shown = tuple(order[:count])
     who = "the network answers" if len(labelled) == 1 else "all networks answer"
-    if len(known) >= shown:
+    if len(known) >= count:
         return f"Figures show pictures that {who} rightly."
     return f"Of {len(order)} pictures, {who} only {len(known)} rightly: figures show these first, then others."
 
 
 def _answers(subject: Subject, most: int) -> dict[str, bool]:
-    """Id -> whether the network answers it rightly, of the first `most` pictures that can be read."""
+    """Id -> whether the network answers it rightly, of the first `most` images that can be read."""
     found: dict[str, bool] = {}
     with evaluation_mode(subject.network):
         for batch in subject.batches(most):

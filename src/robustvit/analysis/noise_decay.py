@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from robustvit.analysis.batches import Images, keyed_batches
-from robustvit.analysis.options import NoiseKind
+from robustvit.analysis.shared_options import NoiseKind
 from robustvit.recording.block_outputs import block_tokens
 from robustvit.runtime.randomness import KeyedDraws
 

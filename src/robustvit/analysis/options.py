@@ -1,137 +1,106 @@
-"""What can be chosen about the analyses."""
+"""The options of all studies as one object: what `analyze` takes, and what the command line shows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Literal, get_args
+import inspect
+import re
+from collections.abc import Sequence
+from dataclasses import field, fields, make_dataclass
+from typing import Any, get_type_hints
 
-from robustvit.runtime.number_checks import check_numbers
+from robustvit.analysis.registry import STUDIES, chosen_studies, study_of
+from robustvit.analysis.shared_options import Options
+from robustvit.analysis.study import Study
 
-__all__ = ["USED_BY", "AnalysisOptions", "NoiseKind", "check_used"]
-
-MOST_GROUPS = 16
-"""Of tokens; more could not be told apart by their colours."""
-NoiseKind = Literal["perturbation", "input"]
-"""Added to the pictures, or seen instead of them."""
+__all__ = ["AnalysisOptions", "check_used", "options_class"]  # noqa: F822 (made when it is asked for)
 
 
-@dataclass(frozen=True)
-class AnalysisOptions:
-    """Settings of all analyses; each uses those that concern it.
+def __getattr__(name: str) -> Any:
+    """`AnalysisOptions`: the class of all options of the studies that are known at that time."""
+    if name == "AnalysisOptions":
+        return options_class()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-    Attributes:
-        corruption: what clean pictures are compared with: a name such as gaussian_noise (by default), motion_blur, fog or
-            jpeg_compression (`robustvit corrupt --help`), or patches (a tenth covered with noise).
-        severity: of the corruption, 1 to 5.
-        shown: pictures in the figures that show pictures: the first ones that all networks answer rightly.
-        picture: position of the picture whose attention is shown; by default the first one that all networks answer rightly.
-        layers: blocks for attention and clusters, from either end; None: some of all, and the second-last.
-        query: (row, column) of the pixel whose attention is shown, as a share of the picture.
-        clusters: groups of tokens; None chooses by the eigengap.
-        epsilon: eigenvalues above this share of the largest are significant.
-        noise: "perturbation" or "input", see `noise_decay`.
-        sigma: of the noise of "perturbation", in normalised units.
-        masks: random masks of a picture in the occlusion study.
-        rho: share of the patches that a mask covers.
-        sure: confidence from which a token counts as sure.
-        corruption_model: folder of an AFAT run whose patch corruption network is used; None fits one to each network.
-        fit_steps: of that fitting; 200 by default.
-        batch_size: pictures at once.
-        seed: of everything random.
+
+def options_class() -> type[Options]:
+    """A dataclass with the options of all studies, each once.
+
+    Raises:
+        ValueError: two studies mean different things by an option of the same name.
     """
-
-    corruption: str = "gaussian_noise"
-    severity: int = 3
-    shown: int = 4
-    picture: int | None = None
-    layers: tuple[int, ...] | None = None
-    query: tuple[float, float] = (0.5, 0.5)
-    clusters: int | None = None
-    epsilon: float = 0.01
-    noise: NoiseKind = "perturbation"
-    sigma: float = 1.0
-    masks: int = 100
-    rho: float = 0.1
-    sure: float = 0.5
-    corruption_model: str | None = None
-    fit_steps: int | None = None
-    batch_size: int = 32
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        from robustvit.corruptions.registry import CORRUPTIONS  # not before arguments are understood: it needs torch
-        from robustvit.runtime.spelling import nearest
-
-        if self.corruption not in (*CORRUPTIONS, "patches"):
-            hint = nearest(self.corruption, [*CORRUPTIONS, "patches"])
-            raise ValueError(
-                f"there is no corruption {self.corruption!r}{hint or '; choose one of ' + ', '.join(CORRUPTIONS)}"
-            )
-        if self.noise not in get_args(NoiseKind):
-            raise ValueError(f"noise={self.noise!r} is not known; choose one of {', '.join(get_args(NoiseKind))}")
-        check_numbers(self)
-        self._require(1 <= self.severity <= 5, "severity", "1 to 5")
-        self._require(all(0 <= share <= 1 for share in self.query), "query", "row and column as shares, 0 to 1")
-        self._require(0 < self.epsilon < 1, "epsilon", "more than 0 and less than 1")
-        self._require(0 <= self.rho < 1, "rho", "0 or more and less than 1")
-        self._require(0 <= self.sure <= 1, "sure", "0 to 1")
-        self._require(self.sigma > 0, "sigma", "more than 0")
-        self._require(self.picture is None or self.picture >= 0, "picture", "0 or more")
-        self._require(self.clusters is None or 2 <= self.clusters <= MOST_GROUPS, "clusters", f"2 to {MOST_GROUPS}")
-        for name in ("shown", "masks", "batch_size"):
-            self._require(getattr(self, name) >= 1, name, "at least 1")
-        self._require(self.seed >= 0, "seed", "0 or more")
-        self._require(self.fit_steps is None or self.fit_steps >= 1, "fit_steps", "at least 1")
-        if self.fit_steps is not None and self.corruption_model is not None:
-            raise ValueError("fit_steps has no effect with a corruption_model, which is trained already; give one of them")
-
-    def _require(self, is_possible: bool, name: str, expected: str) -> None:
-        if not is_possible:
-            raise ValueError(f"{name}={getattr(self, name)!r} is not possible; give {expected}")
+    found: dict[str, tuple[Any, Any, str]] = {}  # name -> type, default, study
+    texts: dict[str, str] = {}
+    for name in STUDIES:
+        own = STUDIES[name].options
+        hints, texts = get_type_hints(own), {**_descriptions(own), **texts}
+        for entry in fields(own):
+            known = found.setdefault(entry.name, (hints[entry.name], entry.default, name))
+            if known[:2] != (hints[entry.name], entry.default):
+                raise ValueError(
+                    f"the studies {known[2]} and {name} both have an option {entry.name}, with another type or default; give "
+                    "it another name in one of them"
+                )
+    made = make_dataclass(
+        "AnalysisOptions",
+        [(name, kind, field(default=default)) for name, (kind, default, _) in found.items()],
+        bases=(Options,),
+        namespace={"__post_init__": _check_all, "__module__": __name__},
+        frozen=True,
+    )
+    lines = "\n".join(f"    {name}: {texts[name]}" for name in found if name in texts)
+    made.__doc__ = f"Options of all studies; each uses those that concern it.\n\nAttributes:\n{lines}\n"
+    return made
 
 
-_SPOILED = ("corruption", "severity", "rho")
-USED_BY: Mapping[str, tuple[str, ...]] = {
-    "attention": (*_SPOILED, "picture", "layers", "query"),
-    "stability": _SPOILED,
-    "occlusion": ("masks", "rho"),
-    "head-diversity": (),
-    "overfocus": (),
-    "eigenvalues": ("epsilon",),
-    "noise-decay": ("noise", "sigma"),
-    "clusters": (*_SPOILED, "layers", "clusters", "shown"),
-    "token-labels": ("sure", "shown"),
-    "patch-corruption": ("rho", "corruption_model", "fit_steps", "shown"),
-    "bottleneck": (),
-}
-"""Analysis -> the options that concern it, besides batch_size and seed."""
+def _check_all(options: Options) -> None:
+    for name in STUDIES:
+        study_of(name).own_options(vars(options))
 
 
-def check_used(options: AnalysisOptions, what: Sequence[str]) -> None:
+def _descriptions(options: type[Options]) -> dict[str, str]:
+    """Option -> what the docstrings of its class and of the groups say about it."""
+    found: dict[str, str] = {}
+    for base in options.__mro__:
+        attributes = inspect.cleandoc(base.__doc__ or "").partition("Attributes:\n")[2]
+        entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", attributes, re.MULTILINE)
+        found = {**{name: " ".join(text.split()) for name, text in entries}, **found}
+    return found
+
+
+def check_used(options: Options, what: Sequence[str]) -> None:
     """Refuses what somebody chose that would change nothing.
 
     Args:
         options: as given.
-        what: the analyses, or "all".
+        what: names of studies, or "all".
 
     Raises:
-        ValueError: an option other than its default concerns none of them.
+        ValueError: an option other than its default concerns none of them, or has no effect beside the others.
     """
-    default = AnalysisOptions()
-    given = [f.name for f in fields(options) if getattr(options, f.name) != getattr(default, f.name)]
-    used = {"batch_size", "seed", *(name for one in what for name in USED_BY.get(one, ()))}
-    for name in given:
-        owners = [one for one, names in USED_BY.items() if name in names]
-        if "all" not in what and name not in used:
+    chosen = chosen_studies(what)
+    for name in _given(options):
+        owners = [one for one in STUDIES if name in STUDIES[one].option_names()]
+        users = [study for one, study in chosen.items() if one in owners]
+        if not users:
             raise ValueError(
-                f"--{name.replace('_', '-')} belongs to {', '.join(owners)}, and the analysis is {', '.join(what)}; leave it "
-                "out, or add that to --what"
+                f"{_flag(name)} belongs to {', '.join(owners)}, and the analysis is {', '.join(what)}; leave it out, or add "
+                "that to --what"
             )
-    if "severity" in given and options.corruption == "patches":
-        raise ValueError("--severity has no effect with --corruption patches; --rho sets the share of the patches")
-    spoils = {"attention", "stability", "clusters"} & set(what)
-    if "rho" in given and options.corruption != "patches" and spoils == set(what):
-        raise ValueError("--rho belongs to --corruption patches, occlusion and patch-corruption; leave it out")
-    if "sigma" in given and options.noise == "input":
-        raise ValueError("--sigma has no effect with --noise input, which is N(0, 1)")
+        reasons = [_reason(study, options, name) for study in users]
+        if all(reasons):
+            others = [one for one in owners if one not in chosen and not _reason(study_of(one), options, name)]
+            raise ValueError(f"{_flag(name)} {reasons[0]}{'; it concerns ' + ', '.join(others) if others else ''}")
+
+
+def _given(options: Options) -> list[str]:
+    """Options other than their defaults, without those that every study has."""
+    common = {entry.name for entry in fields(Options)}
+    return [f.name for f in fields(options) if f.name not in common and getattr(options, f.name) != f.default]
+
+
+def _reason(study: Study[Any], options: Options, name: str) -> str | None:
+    return study.own_options(vars(options)).without_effect().get(name)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

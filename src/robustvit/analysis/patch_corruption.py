@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from robustvit.analysis.options import AnalysisOptions
-from robustvit.attacks.chosen_patches import AdversarialPatches, ChosenPatchSettings, cover_adversarial
+from robustvit.attacks.chosen_patches import cover_adversarial
 from robustvit.attacks.patches import A_TENTH, PatchSettings, cover_random
 from robustvit.attacks.pixel_network import PixelNetwork
 from robustvit.methods.patch_corruption import PatchScorer
 from robustvit.runtime.evaluation_mode import evaluation_mode
 
-__all__ = ["PatchEffect", "chosen_patches", "patch_effect"]
+__all__ = ["PatchEffect", "patch_effect"]
 
 DEFINITION = (
     "confidence (softmax) of the true class of a picture, with the patches covered that a patch corruption network chooses, "
@@ -37,12 +36,6 @@ class PatchEffect:
     clean: Tensor
     spoiled: Tensor
     by_chance: Tensor
-
-
-def chosen_patches(options: AnalysisOptions) -> AdversarialPatches:
-    """The attack that `options` describe; its corruption network is not there yet."""
-    settings = ChosenPatchSettings(options.rho, corruption_model=options.corruption_model)
-    return AdversarialPatches(settings if options.fit_steps is None else replace(settings, fit_steps=options.fit_steps))
 
 
 def patch_effect(

@@ -1,4 +1,4 @@
-"""A network to be analysed and the pictures as it sees them, batch by batch, as often as an analysis wants to look."""
+"""A network to be studied and the images as it sees them, batch by batch, as often as a study wants to look."""
 
 from __future__ import annotations
 
@@ -6,45 +6,38 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from robustvit.analysis.attention_chunks import check_attention
-from robustvit.analysis.options import AnalysisOptions
+from robustvit.analysis.given_images import pictures_at
+from robustvit.analysis.shared_options import Options
 from robustvit.attacks.patches import PatchSettings
 from robustvit.attacks.pixel_network import PixelNetwork
-from robustvit.corruptions.patches import occlude_patches
-from robustvit.data.layouts import SCENES, LayoutError, open_samples
-from robustvit.data.normalisation import Normalisation
 from robustvit.data.protocols import Protocol, protocol_of
-from robustvit.data.readers.loose_pictures import NO_LABEL, loose_pictures
-from robustvit.data.sample_digest import add_samples
-from robustvit.data.samples import PICTURE_SUFFIXES, Sample, SampleSet, SomeSamples, UnreadablePictureError
-from robustvit.evaluation.conditions import Condition, Damage
+from robustvit.data.readers.loose_pictures import NO_LABEL
+from robustvit.data.samples import Sample, SampleSet, UnreadablePictureError
 from robustvit.recording.block_outputs import check_blocks
 from robustvit.recording.tape import NothingRecordedError, has_attention
 from robustvit.runtime.evaluation_mode import evaluation_mode
-from robustvit.runtime.fingerprint import Digest
 from robustvit.runtime.interruption import check_interrupted
 from robustvit.tasks.class_matching import ClassMismatchError, label_names_of, match_classes
 
-__all__ = ["Batch", "Subject", "make_subject", "pictures_at"]
+__all__ = ["Batch", "Subject", "make_subject"]
 
 Progress = Callable[[int, int], None]
 MOST_KEPT = 2**28
-"""Bytes of decoded pictures that are kept."""
+"""Bytes of decoded images that are kept."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some pictures.
+    """Some images.
 
     Attributes:
-        ids: one a picture.
+        ids: one per image.
         pixels: uint8 [B, 3, H, W].
         labels: int64 [B], positions among the outputs of the network.
     """
@@ -56,20 +49,20 @@ class Batch:
 
 @dataclass
 class Subject:
-    """One network with its pictures.
+    """One network with its images.
 
     Attributes:
         name: of the network.
         network: in evaluation mode.
-        pictures: to look at.
-        protocol: how a picture becomes the input.
-        targets: class of the pictures -> output; None where labels are missing or do not fit.
-        options: of the analyses.
-        progress: told (pictures seen, in all) of the pass that runs.
+        pictures: the images to look at.
+        protocol: how an image becomes the input.
+        targets: class of the images -> output; None where labels are missing or do not fit.
+        batch_size: images at once.
+        progress: called with (images seen, in all) during a pass.
         skipped: id -> why it could not be read.
-        enlarged: ids of pictures that are lower or narrower than the input.
-        kept: id -> decoded picture, of the first ones, so that a second look costs nothing.
-        shown: ids of the pictures that figures show; None for the first ones.
+        enlarged: ids of images that are lower or narrower than the input.
+        kept: id -> decoded image, of the first ones, so that a second look costs nothing.
+        shown: ids of the images that figures show; None for the first ones.
     """
 
     name: str
@@ -77,7 +70,7 @@ class Subject:
     pictures: SampleSet
     protocol: Protocol
     targets: tuple[int, ...] | None
-    options: AnalysisOptions
+    batch_size: int = Options.batch_size
     progress: Progress | None = None
     skipped: dict[str, str] = field(default_factory=dict)
     enlarged: set[str] = field(default_factory=set)
@@ -137,7 +130,7 @@ class Subject:
         """
         total, done = min(len(self.pictures), most or len(self.pictures)), 0
         readable = islice(self._readable(), most)
-        while group := list(islice(readable, self.options.batch_size)):
+        while group := list(islice(readable, self.batch_size)):
             yield self._batch(group)
             done += len(group)
             self.tell(done, total)
@@ -174,29 +167,15 @@ class Subject:
                 found[picture.id] = pair
         return self._batch([found[name] for name in ids])
 
-    def shown_ids(self) -> tuple[str, ...]:
-        """Of the pictures that figures show: as chosen, or the first ones that can be read."""
+    def shown_ids(self, count: int) -> tuple[str, ...]:
+        """Of the images that figures show: as chosen, or the first `count` that can be read."""
         if self.shown is None:
-            self.shown = tuple(picture.id for picture, _ in islice(self._readable(), self.options.shown))
+            self.shown = tuple(picture.id for picture, _ in islice(self._readable(), count))
         return self.shown
 
     def clean(self) -> Iterator[Tensor]:
         """Normalised [B, 3, H, W]."""
         return (self.normalised(batch.pixels) for batch in self.batches())
-
-    def pairs(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """(clean, spoiled), normalised."""
-        for batch in self.batches():
-            yield self.normalised(batch.pixels), self.normalised(self.spoiled(batch))
-
-    def spoiled(self, batch: Batch) -> Tensor:
-        """uint8: the pictures under the corruption of the options."""
-        options = self.options
-        if options.corruption == "patches":
-            own = Normalisation.of(self.network)
-            how: dict[str, Any] = dict(share=options.rho, patch=self.patch_side, seed=options.seed, sample_ids=batch.ids)
-            return occlude_patches(batch.pixels, mean=own.mean, std=own.std, **how)  # type: ignore[arg-type]
-        return Damage(options.seed).apply(batch.pixels, batch.ids, Condition(options.corruption, options.severity))
 
     def normalised(self, pixels: Tensor) -> Tensor:
         """uint8 [B, 3, H, W] -> the input of the network."""
@@ -262,89 +241,24 @@ class Subject:
         return self.targets[picture.target()]
 
 
-class MixedSamples:
-    """The pictures of a set in an order drawn by the seed, so that the first ones are of many classes.
-
-    Args:
-        pictures: a set with `at`.
-        seed: of the order.
-    """
-
-    def __init__(self, pictures: Any, seed: int) -> None:
-        self.pictures, self.name, self.classes = pictures, pictures.name, pictures.classes
-        self.order = np.random.default_rng(seed).permutation(len(pictures)).tolist()
-
-    def __len__(self) -> int:
-        return len(self.pictures)
-
-    def __iter__(self) -> Iterator[Sample]:
-        yield from map(self.at, range(len(self)))
-
-    def at(self, i: int) -> Sample:
-        return self.pictures.at(self.order[i])
-
-    def add_to(self, digest: Digest, positions: Sequence[int] | None = None) -> None:
-        """The pictures in their order."""
-        places = self.order if positions is None else [self.order[i] for i in positions]
-        digest.add_array(np.asarray(places, np.int64))
-        add_samples(digest, self.pictures, places)
-
-
-def pictures_at(
-    images: Any, size: tuple[int, int], limit: int | None = None, seed: int = 0, *, ignore_orientation: bool = False
-) -> SampleSet:
-    """The pictures of a file, of a folder, or of whatever `open_samples` takes; the first `limit` of them.
-
-    Files without labels and generated pictures keep their order; those of class folders and archives are mixed.
-
-    Args:
-        images: a picture, a folder of pictures, or what `open_samples` takes; a set of pictures is taken as it is.
-        size: (H, W) of the pictures of the embedded data set.
-        limit: how many.
-        seed: of the mixing.
-        ignore_orientation: see `read_picture`.
-    """
-    found: SampleSet | None = images
-    if isinstance(images, str | Path):
-        found = loose_pictures(Path(images), ignore_orientation=ignore_orientation)
-        if found is None:
-            try:
-                found = open_samples(images, scene_size=size, ignore_orientation=ignore_orientation)
-            except LayoutError:
-                _check_folder(Path(images))
-                raise
-            keeps_order = str(images).partition(":")[0] in SCENES or not hasattr(found, "at")
-            found = found if keeps_order else MixedSamples(found, seed)
-    assert found is not None
-    if len(found) == 0:
-        raise LayoutError(f"{found.name} has no pictures")
-    return found if limit is None or limit >= len(found) else SomeSamples(found, range(limit))
-
-
-def _check_folder(path: Path) -> None:
-    if path.is_dir() and not any(file.suffix.lower() in PICTURE_SUFFIXES for file in path.rglob("*")):
-        kinds = ", ".join(sorted(PICTURE_SUFFIXES))
-        raise LayoutError(f"{path} has no pictures ({kinds}); give a picture, a folder of pictures or one of class folders")
-
-
 def make_subject(
     name: str,
     network: nn.Module,
     images: Any,
-    options: AnalysisOptions,
+    options: Options,
     *,
     limit: int | None = None,
     size: tuple[int, int] | None = None,
     class_map: dict[str, int] | None = None,
     ignore_orientation: bool = False,
 ) -> Subject:
-    """A network with its pictures.
+    """A network with its images.
 
     Args:
         name: of the network.
         network: any classifier.
         images: see `pictures_at`.
-        options: of the analyses.
+        options: their seed orders the images, and their batch size divides them.
         limit: look only at the first so many pictures.
         size: (H, W) of the input, other than the network's own.
         class_map: class name -> output.
@@ -356,7 +270,7 @@ def make_subject(
     protocol = replace(protocol_of("model", network, size), ignore_orientation=ignore_orientation)
     pictures = pictures_at(images, protocol.size, limit, options.seed, ignore_orientation=ignore_orientation)
     if class_map is None and _first_label(pictures) == NO_LABEL:
-        return Subject(name, network, pictures, protocol, None, options)
+        return Subject(name, network, pictures, protocol, None, options.batch_size)
     outputs = getattr(network, "num_classes", None)
     try:
         labels = label_names_of(network)
@@ -367,7 +281,7 @@ def make_subject(
         if class_map is not None:
             raise
         targets = None
-    return Subject(name, network, pictures, protocol, targets, options)
+    return Subject(name, network, pictures, protocol, targets, options.batch_size)
 
 
 def _first_label(pictures: SampleSet) -> int:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from robustvit.analysis.options import AnalysisOptions, check_used
+from robustvit.analysis.registry import STUDIES, study_of
 from robustvit.cli.console import going_on, note, note_untrained, print_json, progress_bar, tables
 from robustvit.cli.networks import load_networks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from rich.table import Table
 
     from robustvit.analysis.analyze import Analysis
     from robustvit.analysis.finding import Finding
@@ -22,6 +25,7 @@ __all__ = ["analyze"]
 
 SHIPPED = ("vit_nano", "fan_vit_nano", "vit_pico")
 GENERATED = "scenes-easy:64"
+WHAT = f"{', '.join(STUDIES)}, or all."
 
 
 def analyze(
@@ -29,7 +33,7 @@ def analyze(
     *,
     images: Annotated[str, tyro.conf.arg(metavar="PATH")] = GENERATED,
     name: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT [TEXT ...]")] = (),
-    what: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]")] = ("all",),
+    what: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]", help=WHAT)] = ("all",),
     output: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("runs/analysis"),
     resume: bool = False,
     limit: Annotated[int | None, tyro.conf.arg(metavar="N")] = None,
@@ -49,8 +53,7 @@ def analyze(
         models: as in `robustvit eval`: NAME, NAME=FILE, FILE, hf-hub:ID or local-dir:FOLDER.
         name: short names for the networks, in order, for tables and reports; by default what was typed.
         images: a picture, a folder of pictures or of class folders, a .tar file, scenes, ...
-        what: attention, stability, occlusion, head-diversity, overfocus, eigenvalues, noise-decay, clusters, token-labels,
-            patch-corruption, bottleneck, or all.
+        what: see `WHAT`.
         output: folder for analysis.html, analysis.json, arrays.npz and figures/.
         resume: go on with an interrupted run in the output folder; a finished one is shown again.
         limit: look only at so many pictures, of class folders drawn by the seed.
@@ -63,30 +66,34 @@ def analyze(
     """
     check_used(options, what)
     networks = load_networks(models or SHIPPED, untrained, {"img_size": img_size} if img_size else {}, device, name)
-    from robustvit.analysis.analyze import analyze as run_analysis
     from robustvit.tasks.class_matching import read_class_map
 
     mapping = read_class_map(class_map) if class_map is not None else None
-    advice = f"what is done is kept in {output}, and the same command with --resume goes on from there"
-    with going_on(advice), progress_bar() as report:
-        analysis = run_analysis(
-            networks,
-            images,
-            what,
-            options,
-            limit=limit,
-            size=img_size,
-            class_map=mapping,
-            ignore_orientation=ignore_orientation,
-            output=output,
-            resume=resume,
-            report=report,
-            estimated=_tell_cost if "all" in what and not resume else None,
-        )
+    how = dict(limit=limit, size=img_size, class_map=mapping, ignore_orientation=ignore_orientation)
+    analysis = _analysis(networks, images, what, options, output, resume, how)
     if as_json:
         print_json(json.loads((output / "analysis.json").read_text()))
         return
     _print(analysis, output)
+
+
+def _analysis(
+    networks: dict[str, Any],
+    images: str,
+    what: tuple[str, ...],
+    options: AnalysisOptions,
+    output: Path,
+    resume: bool,
+    how: Mapping[str, Any],
+) -> Analysis:
+    """Runs it with a progress bar; `how` has further arguments of `analyze`."""
+    from robustvit.analysis.analyze import analyze as run_analysis
+
+    estimated = _tell_cost if "all" in what and not resume else None
+    advice = f"what is done is kept in {output}, and the same command with --resume goes on from there"
+    with going_on(advice), progress_bar() as report:
+        running: dict[str, Any] = dict(output=output, resume=resume, report=report, estimated=estimated)
+        return run_analysis(networks, images, what, options, **how, **running)
 
 
 def _tell_cost(seconds: Mapping[str, float]) -> None:
@@ -95,13 +102,35 @@ def _tell_cost(seconds: Mapping[str, float]) -> None:
 
     longest = sorted(seconds.items(), key=lambda pair: -pair[1])
     named = ", ".join(f"{what} {duration(time)}" for what, time in longest[:3])
+    shorter = ["limit", *(option for what in seconds for option in study_of(what).costly)]
+    flags = [f"--{option.replace('_', '-')}" for option in shorter]
+    which = f"{', '.join(flags[:-1])} and {flags[-1]} make" if len(flags) > 1 else f"{flags[0]} makes"
     note(
         f"all analyses will take about {duration(sum(seconds.values()))} on this machine, by a short trial ({named}); --what "
-        "chooses fewer, --limit, --masks and --fit-steps make them shorter"
+        f"chooses fewer, {which} them shorter"
     )
 
 
 def _print(analysis: Analysis, output: Path) -> None:
+    table = _table(analysis)
+    if table.row_count:
+        tables().print(table)
+    note_untrained([name for name, facts in analysis.networks.items() if facts["is_untrained"]])
+    for what, names in analysis.left_out.items():
+        for name, why in names.items():
+            note(f"{what} of {name} was left out: {why}")
+    if analysis.about["pictures"]["figures"]:
+        note(analysis.about["pictures"]["figures"])
+    for name, facts in analysis.networks.items():
+        _note_images(name, facts)
+    for what, found in analysis.findings.items():
+        for remark in study_of(what).remarks(found):
+            note(remark)
+    note(f"{output}/analysis.html shows it; numbers are in analysis.json, arrays in arrays.npz, figures in figures/")
+
+
+def _table(analysis: Analysis) -> Table:
+    """The numbers of all studies, one column per network; of curves, the last entry."""
     from rich.table import Table
 
     table = Table(header_style="bold", pad_edge=False)
@@ -111,27 +140,18 @@ def _print(analysis: Analysis, output: Path) -> None:
         for key in _quoted(found, analysis):
             values = [_shown(found[name].numbers.get(key)) if name in found else "" for name in analysis.networks]
             is_curve = any(isinstance(one.numbers.get(key), list) for one in found.values())
-            which = ", last chosen block" if what in ("attention", "clusters") else ", last block"
-            table.add_row(what, key.replace("_", " ") + (which if is_curve else ""), *values)
-    console = tables()
-    if table.row_count:
-        console.print(table)
-    note_untrained([name for name, facts in analysis.networks.items() if facts["is_untrained"]])
-    for what, names in analysis.left_out.items():
-        for name, why in names.items():
-            note(f"{what} of {name} was left out: {why}")
-    if analysis.about["pictures"]["figures"]:
-        note(analysis.about["pictures"]["figures"])
-    for name, facts in analysis.networks.items():
-        if facts["enlarged"]:
-            size = f"{facts['input'][0]}x{facts['input'][1]}"
-            note(f"{_pictures(facts['enlarged'])} smaller than the input of {name} ({size}), and enlarged")
-        if facts["skipped"]:
-            note(f"{_pictures(len(facts['skipped']))} left out, which could not be read for {name}; analysis.json names them")
-    for name, one in analysis.findings.get("token-labels", {}).items():
-        if one.numbers["without_cutmix"]:
-            note(f"token labels of {name}: CutMix needs two pictures, so the augmented view of the only one goes without")
-    note(f"{output}/analysis.html shows it; numbers are in analysis.json, arrays in arrays.npz, figures in figures/")
+            which = f", {study_of(what).last_entry}" if is_curve else ""
+            table.add_row(what, key.replace("_", " ") + which, *values)
+    return table
+
+
+def _note_images(name: str, facts: Mapping[str, Any]) -> None:
+    """What a reader must know about the images that a network saw."""
+    if facts["enlarged"]:
+        size = f"{facts['input'][0]}x{facts['input'][1]}"
+        note(f"{_pictures(facts['enlarged'])} smaller than the input of {name} ({size}), and enlarged")
+    if facts["skipped"]:
+        note(f"{_pictures(len(facts['skipped']))} left out, which could not be read for {name}; analysis.json names them")
 
 
 def _pictures(count: int) -> str:

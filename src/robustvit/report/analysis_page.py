@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from robustvit.report import analysis_curves as curves
-from robustvit.report import analysis_pictures as pictures
-from robustvit.report.analysis_drawing import Plate, encode, short
+from robustvit.analysis.drawing import Plate, encode, short
+from robustvit.analysis.registry import STUDIES, study_of
 from robustvit.report.dark_figures import darken
-from robustvit.report.numbers import words
 from robustvit.report.page import page_environment
 from robustvit.runtime.files import write_whole
 
@@ -26,7 +24,7 @@ KINDS: tuple[Literal["png", "svg"], ...] = ("png", "svg")
 
 @dataclass(frozen=True)
 class Section:
-    """What the page shows of one analysis: its figures as (plate, light and dark address of it), and who was left out."""
+    """What the page shows of one study: its figures as (plate, light and dark address of it), and who was left out."""
 
     what: str
     definition: str
@@ -35,24 +33,12 @@ class Section:
 
 
 def plates_of(analysis: Analysis) -> Iterator[tuple[str, list[Plate]]]:
-    """(analysis, its figures)."""
-    spoiled_by = spoiling(analysis)
-    drawers: dict[str, Any] = {
-        "attention": lambda found: pictures.attention_plates(found, spoiled_by),
-        "stability": lambda found: curves.stability_plates(found, spoiled_by),
-        "occlusion": curves.occlusion_plates,
-        "head-diversity": curves.head_diversity_plates,
-        "overfocus": curves.overfocus_plates,
-        "eigenvalues": curves.eigenvalue_plates,
-        "noise-decay": curves.noise_decay_plates,
-        "clusters": lambda found: pictures.cluster_plates(found, spoiled_by),
-        "token-labels": pictures.token_label_plates,
-        "patch-corruption": pictures.patch_corruption_plates,
-        "bottleneck": curves.bottleneck_plates,
-    }
+    """(study, its figures)."""
     names = _told_apart(list(analysis.networks))
     for what, found in analysis.findings.items():
-        yield what, drawers[what]({names.get(name, name): one for name, one in found.items()})
+        study = study_of(what)
+        shown = {names.get(name, name): one for name, one in found.items()}
+        yield what, study.plates(shown, study.own_options(analysis.about["options"]))
 
 
 def _told_apart(names: list[str]) -> dict[str, str]:
@@ -61,14 +47,6 @@ def _told_apart(names: list[str]) -> dict[str, str]:
         name: f"{name} ({i + 1})" if [short(other) for other in names].count(short(name)) > 1 else name
         for i, name in enumerate(names)
     }
-
-
-def spoiling(analysis: Analysis) -> str:
-    """The corruption in words."""
-    options = analysis.about["options"]
-    return (
-        "patches of noise" if options["corruption"] == "patches" else f"{words(options['corruption'])} {options['severity']}"
-    )
 
 
 def write_analysis(analysis: Analysis, folder: Path) -> list[str]:
@@ -111,37 +89,30 @@ def render_analysis(analysis: Analysis, sections: list[Section]) -> str:
             missing=missing,
             skipped=skipped,
             untrained=[name for name, facts in analysis.networks.items() if facts.get("is_untrained")],
-            spoiled_by=spoiling(analysis),
-            is_spoiled=any(what in analysis.findings for what in ("attention", "stability", "clusters")),
+            spoiled_by=_spoiled_by(analysis),
             leads=list(_leads(analysis)),
-            settings=_settings(analysis.about["options"]),
+            settings=_settings(analysis),
         )
     )
 
 
-def _settings(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What was chosen, without what was left to each analysis; blocks as the figures count them."""
-    settings = {"blocks" if name == "layers" else name: value for name, value in options.items() if value is not None}
-    if "blocks" in settings:
-        settings["blocks"] = [_block(place) for place in settings["blocks"]]
-    return settings
+def _spoiled_by(analysis: Analysis) -> str:
+    """The corruption in words; empty where no study compared clean images with corrupted ones."""
+    studies = [study_of(what) for what in analysis.findings]
+    options = [study.own_options(analysis.about["options"]) for study in studies if study.is_spoiled]
+    return options[0].spoiled_by if options else ""
 
 
-def _block(place: int) -> str:
-    if place >= 0:
-        return str(place + 1)
-    return "last" if place == -1 else f"{-place} from the end"
+def _settings(analysis: Analysis) -> dict[str, Any]:
+    """What was chosen, without what was left to each study."""
+    stored = analysis.about["options"]
+    return {name: value for what in STUDIES for name, value in study_of(what).own_options(stored).facts().items()}
 
 
 def _leads(analysis: Analysis) -> Iterator[str]:
     """The numbers that a reader would quote first, in words."""
-    sentences = {
-        "stability": ("mean", f"Under {spoiling(analysis)}, attention stays alike to a cosine of", ".2f"),
-        "occlusion": ("mean_accuracy", "With random patches covered, accuracy is", ".1%"),
-        "head-diversity": ("mean", "Heads of a block are alike to a cosine of", ".2f"),
-    }
-    for what, (key, text, form) in sentences.items():
-        found = analysis.findings.get(what, {})
-        told = ", ".join(f"{one.numbers[key]:{form}} ({name})" for name, one in found.items() if one.numbers[key] is not None)
-        if told:
-            yield f"{text} {told}."
+    for what, found in analysis.findings.items():
+        study = study_of(what)
+        lead = study.lead(found, study.own_options(analysis.about["options"]))
+        if lead is not None:
+            yield lead

@@ -1,37 +1,49 @@
-"""What the figures of analyses have in common: size, colours, labels, and how they become files."""
+"""What the figures of studies have in common: size, colours, labels, and how they become files."""
 
 from __future__ import annotations
 
 import io
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
+from robustvit.analysis.finding import Finding
 from robustvit.runtime.colours import SERIES
 
 __all__ = [
-    "COLOURS",
+    "LETTER",
+    "PANEL",
+    "STATES",
+    "WIDEST",
     "Plate",
     "bare",
     "broken",
+    "colour",
+    "counted",
     "encode",
+    "extent",
     "from_zero",
+    "histograms",
     "label_row",
+    "legend",
     "letters_in",
     "lines",
     "new_figure",
     "no_cosine_above_1",
+    "number",
+    "number_rows",
     "panels",
     "plain_axes",
     "short",
     "show_map",
 ]
 
-COLOURS = SERIES
+STATES = ("clean", "spoiled")
+"""Of an image, in the names of arrays."""
 PANEL = 1.75  # inches
 WIDEST = 10.5  # inches; a page shows ten, and would shrink the letters of what is much wider
 DOTS = 150  # of an inch in a PNG
@@ -42,6 +54,9 @@ LABEL_LETTERS = 18
 SEPARATORS = re.compile(r"(?<=[/_.:\s-])")
 """After which a name may be broken."""
 PIXELS = 104  # of an inch on a page, which is ten inches wide
+
+
+Rows = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
 
 
 @dataclass(frozen=True)
@@ -60,12 +75,17 @@ class Plate:
     title: str
     reading: str
     figure: Any
-    rows: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
+    rows: Rows = ()
 
     @property
     def width(self) -> int:
         """On the page, in pixels: letters are equally large in all figures."""
         return round(PIXELS * float(self.figure.get_figwidth()))
+
+
+def colour(place: int) -> str:
+    """Of the network at this place."""
+    return SERIES[place % len(SERIES)]
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -78,7 +98,7 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def panels(rows: int, columns: int, *, side: float = PANEL, label_width: float = 1.35) -> tuple[Any, Any]:
-    """(figure, axes [rows, columns]) for pictures, without ticks, with room for a label before each row.
+    """(figure, axes [rows, columns]) for images, without ticks, with room for a label before each row.
 
     Many columns have smaller panels than `side`, so that the figure fits a page.
     """
@@ -91,7 +111,7 @@ def panels(rows: int, columns: int, *, side: float = PANEL, label_width: float =
 
 
 def bare(axis: Any) -> None:
-    """Neither ticks nor frame: for a picture."""
+    """Neither ticks nor frame: for an image."""
     axis.set_xticks([])
     axis.set_yticks([])
     axis.spines[:].set_visible(False)
@@ -128,16 +148,45 @@ def plain_axes(axis: Any, title: str, x: str = "", y: str = "") -> None:
 
 
 def lines(axis: Any, values: dict[str, Sequence[float | None]], title: str, y: str = "") -> None:
-    """One line a network over its blocks, counted from 1."""
+    """One line per network over its blocks, counted from 1."""
     from matplotlib.ticker import MaxNLocator
 
     for place, (name, line) in enumerate(values.items()):
         blocks = range(1, len(line) + 1)
         numbers = [math.nan if value is None else value for value in line]
         style = dict(marker="o", markersize=3.5, clip_on=False)  # a point on the edge is seen whole
-        axis.plot(blocks, numbers, color=COLOURS[place % len(COLOURS)], label=short(name), **style)
+        axis.plot(blocks, numbers, color=colour(place), label=short(name), **style)
     plain_axes(axis, title, "block", y)
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def histograms(axis: Any, values: Mapping[str, np.ndarray], title: str, places: Iterable[int] | None = None) -> None:
+    """Shares of the cosines over their common range, with a line at each mean.
+
+    Args:
+        axis: to draw on.
+        values: network -> cosines.
+        title: above it.
+        places: of the networks, for their colours; by default in order.
+    """
+    low = min(float(v.min()) for v in values.values())
+    edges = np.linspace(min(low, 0.99), 1.0, 31)
+    for place, (name, v) in zip(range(len(values)) if places is None else places, values.items(), strict=True):
+        share = np.full(v.shape, 1 / max(len(v), 1))
+        axis.hist(v.clip(edges[0], 1), edges, weights=share, color=colour(place), alpha=0.35, label=short(name))
+        axis.axvline(float(v.mean()), color=colour(place), linewidth=1.6)
+    plain_axes(axis, title, "cosine", "share")
+    axis.set_xlim(edges[0], 1)
+
+
+def legend(figure: Any, networks: Iterable[str]) -> None:
+    """One legend below all panels, where there is more than one network."""
+    if len(list(networks)) < 2:
+        return
+    handles, labels = figure.axes[-1].get_legend_handles_labels()
+    inches = LETTER * max(map(len, labels)) + 0.6
+    across = max(1, min(len(labels), int(figure.get_figwidth() / inches)))
+    figure.legend(handles, labels, loc="outside lower center", ncols=across, frameon=False, fontsize=8)
 
 
 def from_zero(axis: Any, most: float = math.inf) -> None:
@@ -180,6 +229,31 @@ def _cut(name: str) -> str:
     """Beginning and end tell networks and files apart."""
     front = (LONGEST - 1) // 2
     return name if len(name) <= LONGEST else f"{name[:front]}\N{HORIZONTAL ELLIPSIS}{name[front + 1 - LONGEST :]}"
+
+
+def extent(H: int, W: int) -> tuple[float, float, float, float]:
+    """Where a map of tokens lies on an image of H x W pixels."""
+    return (-0.5, W - 0.5, H - 0.5, -0.5)
+
+
+def number_rows(findings: Mapping[str, Finding], columns: Sequence[tuple[str, str]]) -> Rows:
+    """The table below a figure, of those numbers that there are; `columns` has (name of the number, label)."""
+    return tuple(
+        (name, tuple((label, number(one.numbers[key])) for key, label in columns if key in one.numbers))
+        for name, one in findings.items()
+    )
+
+
+def number(value: Any) -> str:
+    """As a table shows it."""
+    if value is None:
+        return "\N{EN DASH}"
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def counted(count: int, what: str) -> str:
+    """ "1 picture", "2 pictures"."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def encode(figure: Any, kind: Literal["png", "svg"]) -> bytes:

@@ -1,0 +1,82 @@
+"""The images that somebody gave: a file, a folder, or whatever `open_samples` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from robustvit.data.layouts import SCENES, LayoutError, open_samples
+from robustvit.data.readers.loose_pictures import loose_pictures
+from robustvit.data.sample_digest import add_samples
+from robustvit.data.samples import PICTURE_SUFFIXES, Sample, SampleSet, SomeSamples
+from robustvit.runtime.fingerprint import Digest
+
+__all__ = ["MixedSamples", "pictures_at"]
+
+
+class MixedSamples:
+    """The pictures of a set in an order drawn by the seed, so that the first ones are of many classes.
+
+    Args:
+        pictures: a set with `at`.
+        seed: of the order.
+    """
+
+    def __init__(self, pictures: Any, seed: int) -> None:
+        self.pictures, self.name, self.classes = pictures, pictures.name, pictures.classes
+        self.order = np.random.default_rng(seed).permutation(len(pictures)).tolist()
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def __iter__(self) -> Iterator[Sample]:
+        yield from map(self.at, range(len(self)))
+
+    def at(self, i: int) -> Sample:
+        return self.pictures.at(self.order[i])
+
+    def add_to(self, digest: Digest, positions: Sequence[int] | None = None) -> None:
+        """The pictures in their order."""
+        places = self.order if positions is None else [self.order[i] for i in positions]
+        digest.add_array(np.asarray(places, np.int64))
+        add_samples(digest, self.pictures, places)
+
+
+def pictures_at(
+    images: Any, size: tuple[int, int], limit: int | None = None, seed: int = 0, *, ignore_orientation: bool = False
+) -> SampleSet:
+    """The pictures of a file, of a folder, or of whatever `open_samples` takes; the first `limit` of them.
+
+    Files without labels and generated pictures keep their order; those of class folders and archives are mixed.
+
+    Args:
+        images: a picture, a folder of pictures, or what `open_samples` takes; a set of pictures is taken as it is.
+        size: (H, W) of the pictures of the embedded data set.
+        limit: how many.
+        seed: of the mixing.
+        ignore_orientation: see `read_picture`.
+    """
+    found: SampleSet | None = images
+    if isinstance(images, str | Path):
+        found = loose_pictures(Path(images), ignore_orientation=ignore_orientation)
+        if found is None:
+            try:
+                found = open_samples(images, scene_size=size, ignore_orientation=ignore_orientation)
+            except LayoutError:
+                _check_folder(Path(images))
+                raise
+            keeps_order = str(images).partition(":")[0] in SCENES or not hasattr(found, "at")
+            found = found if keeps_order else MixedSamples(found, seed)
+    assert found is not None
+    if len(found) == 0:
+        raise LayoutError(f"{found.name} has no pictures")
+    return found if limit is None or limit >= len(found) else SomeSamples(found, range(limit))
+
+
+def _check_folder(path: Path) -> None:
+    if path.is_dir() and not any(file.suffix.lower() in PICTURE_SUFFIXES for file in path.rglob("*")):
+        kinds = ", ".join(sorted(PICTURE_SUFFIXES))
+        raise LayoutError(f"{path} has no pictures ({kinds}); give a picture, a folder of pictures or one of class folders")

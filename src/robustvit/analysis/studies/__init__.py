@@ -1,0 +1,1 @@
+"""One study per file: what it needs, its options, what it computes and its figures."""

@@ -11,25 +11,21 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import torch
-from timm.layers import Attention, trunc_normal_
+from timm.layers import trunc_normal_
 from timm.models import checkpoint, generate_default_cfgs, register_model
 from timm.models._features import feature_take_indices
 from torch import Tensor, nn
 
-from robustvit.layers.channel_attention import (
-    ChannelSelfAttention,
-    ChannelSqueezeExcite,
-    EfficientChannelAttention,
-    SoftmaxAxis,
-)
+from robustvit.layers.channel_attention import ChannelSqueezeExcite, SoftmaxAxis
 from robustvit.layers.class_attention import ClassAttentionBlock
-from robustvit.layers.conv_mlp import ConvMlp, init_by_fan_out
+from robustvit.layers.conv_mlp import init_by_fan_out
 from robustvit.layers.convnext_stem import ConvNeXtStem
+from robustvit.layers.fan_block import ChannelKind, FANBlock, fan_blocks
 from robustvit.layers.fourier_position import FourierPosition
 from robustvit.layers.patch_embed import ConvPatchEmbed
-from robustvit.layers.residual import DropPathRule, add_branch, drop_path, drop_path_rates
+from robustvit.layers.residual import DropPathRule, drop_path_rates
 from robustvit.layers.token_grid import Grid, map_to_tokens, tokens_to_map
-from robustvit.layers.token_pooling import TapBlocks, TapKind, build_token_pooling, pooled_blocks
+from robustvit.layers.token_pooling import TapBlocks, TapKind
 from robustvit.models.build import build_variant, network_cfg, pretrained_cfgs
 from robustvit.models.classifier import Classifier, check_output_stride
 from robustvit.models.heads.token_head import TokenLogits, halved, linear_head
@@ -37,51 +33,7 @@ from robustvit.models.published_tensors import fan_weights
 
 __all__ = ["FAN", "FANBlock"]
 
-ChannelKind = Literal["eca", "ca", "se"]
 LastLevel = Literal["pool", "same", "conv"]
-
-
-class FANBlock(nn.Module):
-    """`x + gamma1 * TokenMixing(LN1(TAP(x)))`, then `x + gamma2 * ChannelProcessing(LN2(x))`."""
-
-    gamma1: nn.Parameter | None
-
-    def __init__(
-        self,
-        dim: int,
-        num_heads: int,
-        *,
-        channel: nn.Module,
-        tap: nn.Module | None = None,
-        drop_path_rate: float = 0.0,
-        attn_drop: float = 0.0,
-        proj_drop: float = 0.0,
-        init_values: float = 1.0,
-    ) -> None:
-        super().__init__()
-        self.tap = tap
-        self.norm1 = nn.LayerNorm(dim, eps=1e-6)
-        self.attn = Attention(dim, num_heads, qkv_bias=True, attn_drop=attn_drop, proj_drop=proj_drop)  # Eq. 1
-        self.norm2 = nn.LayerNorm(dim, eps=1e-6)
-        self.channel = channel
-        self.gamma1 = nn.Parameter(self.norm1.weight.new_full((dim,), init_values))
-        self.gamma2 = nn.Parameter(self.norm1.weight.new_full((dim,), init_values))
-        self.drop_path = drop_path(drop_path_rate)
-
-    def forward(self, x: Tensor, grid: Grid) -> Tensor:
-        """[B, N, C] -> [B, N, C]."""
-        z = x if self.tap is None else self.tap(x, grid)
-        x = add_branch(x, self.attn(self.norm1(z)), self.gamma1, self.drop_path)
-        value, gate = self.channel(self.norm2(x), grid)
-        scale = self.gamma2 if gate is None else self.gamma2 * gate
-        return add_branch(x, value, scale, self.drop_path)
-
-    def fold(self) -> None:
-        """Moves the first layer scale into the projection before it; the second one costs nothing beside the gate."""
-        if self.gamma1 is not None:
-            self.attn.proj.weight.data.mul_(self.gamma1.data[:, None])
-            self.attn.proj.bias.data.mul_(self.gamma1.data)
-            self.gamma1 = None
 
 
 class TokenDownsample(nn.Module):
@@ -179,50 +131,34 @@ class FAN(TokenLogits, Classifier):
         self.global_pool, self.in_chans, self.num_classes = global_pool, in_chans, num_classes
         self.num_features = self.head_hidden_size = self.embed_dim = embed_dims[-1]
         self.grad_checkpointing = False
-
         if stem_depths is None:
             self.patch_embed = ConvPatchEmbed(embed_dims[0], patch_size=patch_size, in_chans=in_chans)
         else:
-            self.patch_embed = ConvNeXtStem(
-                embed_dims[0], depths=stem_depths, widths=stem_widths, stem_patch=stem_patch, in_chans=in_chans
-            )
+            stem: dict[str, Any] = dict(depths=stem_depths, widths=stem_widths, stem_patch=stem_patch)
+            self.patch_embed = ConvNeXtStem(embed_dims[0], in_chans=in_chans, **stem)
         self.first_conv = "patch_embed.proj.0.0" if stem_depths is None else "patch_embed.stem.0"
         self._grid_of(img_size)
         self.pos_embed = FourierPosition(embed_dims[0], paired=paired_position)
         self.pos_drop = nn.Dropout(pos_drop_rate)
-
-        stage_of_block = [stage for stage, depth in enumerate(depths) for _ in range(depth)]
-        rates = drop_path_rates(drop_path_rate, len(stage_of_block), drop_path_rule)
-        tapped = pooled_blocks(tap, tap_blocks, len(stage_of_block))
-        self.blocks = nn.ModuleList()
-        for i, stage in enumerate(stage_of_block):
-            dim, heads = embed_dims[stage], num_heads[stage]
-            mlp = ConvMlp(dim, hidden_dim=int(dim * mlp_ratio), drop=proj_drop_rate)
-            block = FANBlock(
-                dim,
-                heads,
-                channel=_build_channel(channel, dim, channel_heads or heads, mlp, attn_drop_rate, channel_softmax),
-                tap=build_token_pooling(dim, tap) if i in tapped else None,
-                drop_path_rate=rates[i],
-                attn_drop=attn_drop_rate,
-                proj_drop=proj_drop_rate,
-                init_values=init_values,
-            )
-            self.blocks.append(block)
+        drops = dict(proj_drop=proj_drop_rate, attn_drop=attn_drop_rate)
+        common: dict[str, Any] = dict(mlp_ratio=mlp_ratio, init_values=init_values, **drops)
+        channels: dict[str, Any] = dict(channel=channel, channel_heads=channel_heads, channel_softmax=channel_softmax)
+        rates = drop_path_rates(drop_path_rate, sum(depths), drop_path_rule)
+        self.blocks = fan_blocks(embed_dims, depths, num_heads, rates, tap, tap_blocks, **channels, **common)
         self.downsample = TokenDownsample(*embed_dims) if len(depths) == 2 else None
         self.downsample_after = depths[0] - 1  # the last block before it
+        self._build_classifier(num_heads[-1], drop_rate, common)
+        self._init_weights(1.0 if token_head or token_fusion else head_init_scale)
+        self._init_token_head(token_head, token_fusion)
+        self._set_levels(last_level, feature_block)
 
-        options = dict(mlp_ratio=mlp_ratio, proj_drop=proj_drop_rate, attn_drop=attn_drop_rate, init_values=init_values)
+    def _build_classifier(self, num_heads: int, drop_rate: float, options: dict[str, Any]) -> None:
+        """The class token, its attention, and what classifies it."""
         self.cls_token = nn.Parameter(torch.zeros(1, 1, self.embed_dim))
-        self.cls_attn_blocks = nn.ModuleList(ClassAttentionBlock(self.embed_dim, num_heads[-1], **options) for _ in range(2))
+        self.cls_attn_blocks = nn.ModuleList(ClassAttentionBlock(self.embed_dim, num_heads, **options) for _ in range(2))
         self.norm: nn.Module = nn.LayerNorm(self.embed_dim, eps=1e-6)
         self.head_drop = nn.Dropout(drop_rate)
-        self.head = linear_head(self.num_features, num_classes)
-        self._init_weights(1.0 if token_head or token_fusion else head_init_scale)
-        self.token_head = None
-        if token_head or token_fusion:
-            self.add_token_head(token_fusion)
-        self._set_levels(last_level, feature_block)
+        self.head = linear_head(self.num_features, self.num_classes)
 
     def _init_weights(self, head_scale: float) -> None:
         nn.init.trunc_normal_(self.cls_token, std=0.02)
@@ -386,16 +322,6 @@ class FAN(TokenLogits, Classifier):
         return take
 
 
-def _build_channel(kind: ChannelKind, dim: int, heads: int, mlp: ConvMlp, attn_drop: float, softmax: SoftmaxAxis) -> nn.Module:
-    if kind == "eca":
-        return EfficientChannelAttention(dim, num_heads=heads, mlp=mlp, attn_drop=attn_drop)
-    if kind == "ca":
-        return ChannelSelfAttention(dim, num_heads=heads, mlp=mlp, attn_drop=attn_drop, softmax=softmax)
-    if kind == "se":
-        return ChannelSqueezeExcite(dim, mlp=mlp)
-    raise ValueError(f"channel={kind!r} is not known; choose 'eca' (Eq. 7), 'ca' (Eq. 6) or 'se'")
-
-
 _VIT = network_cfg(first_conv="patch_embed.proj.0.0")
 _HYBRID = network_cfg(first_conv="patch_embed.stem.0")
 _NANO = dict(input_size=(3, 32, 32), num_classes=10)
@@ -421,80 +347,76 @@ default_cfgs = generate_default_cfgs(
 )
 
 
-def _fan(variant: str, pretrained: bool, values: dict[str, Any], kwargs: dict[str, Any]) -> FAN:
-    return build_variant(FAN, variant, pretrained, values, kwargs)
-
-
 @register_model
 def fan_vit_nano(pretrained: bool = False, **kwargs: Any) -> FAN:
     values = dict(img_size=32, patch_size=4, embed_dims=(96,), depths=(4,), num_heads=(4,))
-    return _fan("fan_vit_nano", pretrained, values, kwargs)
+    return build_variant(FAN, "fan_vit_nano", pretrained, values, kwargs)
 
 
 @register_model
 def fan_vit_tiny(pretrained: bool = False, **kwargs: Any) -> FAN:
-    return _fan("fan_vit_tiny", pretrained, dict(embed_dims=(192,), depths=(12,), num_heads=(4,)), kwargs)
+    return build_variant(FAN, "fan_vit_tiny", pretrained, dict(embed_dims=(192,), depths=(12,), num_heads=(4,)), kwargs)
 
 
 @register_model
 def fan_vit_small(pretrained: bool = False, **kwargs: Any) -> FAN:
-    return _fan("fan_vit_small", pretrained, dict(embed_dims=(384,), depths=(12,), num_heads=(8,)), kwargs)
+    return build_variant(FAN, "fan_vit_small", pretrained, dict(embed_dims=(384,), depths=(12,), num_heads=(8,)), kwargs)
 
 
 @register_model
 def fan_vit_small_se(pretrained: bool = False, **kwargs: Any) -> FAN:
     values = dict(embed_dims=(384,), depths=(12,), num_heads=(8,), channel="se")
-    return _fan("fan_vit_small_se", pretrained, values, kwargs)
+    return build_variant(FAN, "fan_vit_small_se", pretrained, values, kwargs)
 
 
 @register_model
 def fan_vit_small_ca(pretrained: bool = False, **kwargs: Any) -> FAN:
     values = dict(embed_dims=(384,), depths=(12,), num_heads=(8,), channel="ca")
-    return _fan("fan_vit_small_ca", pretrained, values, kwargs)
+    return build_variant(FAN, "fan_vit_small_ca", pretrained, values, kwargs)
 
 
 @register_model
 def fan_vit_base(pretrained: bool = False, **kwargs: Any) -> FAN:
-    return _fan("fan_vit_base", pretrained, dict(embed_dims=(448,), depths=(18,), num_heads=(8,)), kwargs)
+    return build_variant(FAN, "fan_vit_base", pretrained, dict(embed_dims=(448,), depths=(18,), num_heads=(8,)), kwargs)
 
 
 @register_model
 def fan_vit_large(pretrained: bool = False, **kwargs: Any) -> FAN:
-    return _fan("fan_vit_large", pretrained, dict(embed_dims=(480,), depths=(24,), num_heads=(10,)), kwargs)
+    return build_variant(FAN, "fan_vit_large", pretrained, dict(embed_dims=(480,), depths=(24,), num_heads=(10,)), kwargs)
 
 
 @register_model
 def fan_hybrid_nano(pretrained: bool = False, **kwargs: Any) -> FAN:
     stem = dict(stem_depths=(1, 1), stem_widths=(32, 64))
     values = dict(img_size=32, embed_dims=(96,), depths=(3,), num_heads=(4,), **stem)
-    return _fan("fan_hybrid_nano", pretrained, values, kwargs)
+    return build_variant(FAN, "fan_hybrid_nano", pretrained, values, kwargs)
 
 
 @register_model
 def fan_hybrid_tiny(pretrained: bool = False, **kwargs: Any) -> FAN:
     values = dict(embed_dims=(192,), depths=(8,), num_heads=(8,), stem_depths=(3, 3))
-    return _fan("fan_hybrid_tiny", pretrained, values, kwargs)
+    return build_variant(FAN, "fan_hybrid_tiny", pretrained, values, kwargs)
 
 
 @register_model
 def fan_hybrid_small(pretrained: bool = False, **kwargs: Any) -> FAN:
     values = dict(embed_dims=(384,), depths=(10,), num_heads=(8,), stem_depths=(3, 3))
-    return _fan("fan_hybrid_small", pretrained, values, kwargs)
+    return build_variant(FAN, "fan_hybrid_small", pretrained, values, kwargs)
 
 
 @register_model
 def fan_hybrid_base(pretrained: bool = False, **kwargs: Any) -> FAN:
     values = dict(embed_dims=(448,), depths=(16,), num_heads=(8,), stem_depths=(3, 3))
-    return _fan("fan_hybrid_base", pretrained, values, kwargs)
+    return build_variant(FAN, "fan_hybrid_base", pretrained, values, kwargs)
 
 
 @register_model
 def fan_hybrid_large(pretrained: bool = False, **kwargs: Any) -> FAN:
     values = dict(embed_dims=(480,), depths=(22,), num_heads=(10,), stem_depths=(3, 5), feature_block=18)
-    return _fan("fan_hybrid_large", pretrained, dict(head_init_scale=0.001, **values), kwargs)
+    return build_variant(FAN, "fan_hybrid_large", pretrained, dict(head_init_scale=0.001, **values), kwargs)
 
 
 @register_model
 def fan_hybrid_xlarge(pretrained: bool = False, **kwargs: Any) -> FAN:
     values = dict(embed_dims=(528, 768), depths=(20, 3), num_heads=(11, 16), stem_depths=(3, 7))
-    return _fan("fan_hybrid_xlarge", pretrained, values, kwargs)
+    return build_variant(FAN, "fan_hybrid_xlarge", pretrained, values, kwargs)

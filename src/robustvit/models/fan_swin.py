@@ -179,29 +179,25 @@ class FANSwin(SwinTokens, OwnNetwork, SwinTransformer):
             drop_path_rate=0.0,
             embed_layer=SwinPatchEmbed,
         )
-        rates = iter(drop_path_rates(drop_path_rate, sum(depths), drop_path_rule))
-        for i, stage in enumerate(self.layers):  # timm builds its own blocks; they become ours here
-            heads = (channel_heads or num_heads)[i]
-            if i < len(depths) - 1:
-                stage.__class__ = FANSwinStage
-            for block in stage.blocks:
-                block.drop_path1, block.drop_path2 = (drop_path(rate) for rate in [next(rates)] * 2)
-                block.attn.__class__ = FusedWindowAttention
-                block.attn.fused_attn = True
-                if i < len(depths) - 1:
-                    hidden = int(block.dim * mlp_ratio)
-                    mlp = ConvMlp(block.dim, hidden_dim=hidden, residual=False, drop=proj_drop_rate)
-                    channel = EfficientChannelAttention(block.dim, num_heads=heads, mlp=mlp, attn_drop=attn_drop_rate)
-                    self._init_channel(channel)
-                    block.mlp = channel
-                    block.__class__ = FANSwinBlock
+        rates = drop_path_rates(drop_path_rate, sum(depths), drop_path_rule)
+        for block, rate in zip((block for stage in self.layers for block in stage.blocks), rates, strict=True):
+            block.drop_path1, block.drop_path2 = drop_path(rate), drop_path(rate)
+            block.attn.__class__ = FusedWindowAttention  # timm builds its own layers; they become ours here
+            block.attn.fused_attn = True
+        for stage, heads in zip(self.layers[:-1], channel_heads or num_heads, strict=False):
+            _attend_channels(stage, heads, mlp_ratio, attn_drop_rate, proj_drop_rate)
         add_token_pooling(self, tap, tap_blocks)
-        self.token_head = None
-        if token_head or token_fusion:
-            self.add_token_head(token_fusion)
+        self._init_token_head(token_head, token_fusion)
 
-    def _init_channel(self, channel: nn.Module) -> None:
-        for module in channel.modules():
+
+def _attend_channels(stage: Any, num_heads: int, mlp_ratio: float, attn_drop: float, proj_drop: float) -> None:
+    """Makes a stage of timm's Swin one of FAN-Swin's: the MLP of each block becomes channel attention."""
+    stage.__class__ = FANSwinStage
+    for block in stage.blocks:
+        mlp = ConvMlp(block.dim, hidden_dim=int(block.dim * mlp_ratio), residual=False, drop=proj_drop)
+        block.mlp = EfficientChannelAttention(block.dim, num_heads=num_heads, mlp=mlp, attn_drop=attn_drop)
+        block.__class__ = FANSwinBlock
+        for module in block.mlp.modules():
             if isinstance(module, nn.Linear):
                 trunc_normal_(module.weight, std=0.02)
                 nn.init.zeros_(module.bias)

@@ -206,9 +206,7 @@ class RVT(TokenLogits, Classifier):
         self.norm: nn.Module = nn.LayerNorm(self.embed_dim, eps=1e-6)
         self.head_drop = nn.Dropout(drop_rate)
         self.head = self._new_head(num_classes)
-        self.token_head = None
-        if token_head or token_fusion:
-            self.add_token_head(token_fusion)
+        self._init_token_head(token_head, token_fusion)
 
     def variant_of(self, weights: Mapping[str, Tensor]) -> dict[str, Any]:
         variant = rvt_variant(weights)
@@ -338,41 +336,37 @@ _SMALL = dict(embed_dims=(384,), depths=(12,), num_heads=(6,))
 _BASE = dict(embed_dims=(768,), depths=(12,), num_heads=(12,), ffn="plain")
 
 
-def _rvt(variant: str, pretrained: bool, values: dict[str, Any], kwargs: dict[str, Any]) -> RVT:
-    return build_variant(RVT, variant, pretrained, values, kwargs)
-
-
 @register_model
 def rvt_nano(pretrained: bool = False, **kwargs: Any) -> RVT:
     values = dict(img_size=32, patch_size=4, embed_dims=(96,), depths=(6,), num_heads=(3,))
-    return _rvt("rvt_nano", pretrained, values, kwargs)
+    return build_variant(RVT, "rvt_nano", pretrained, values, kwargs)
 
 
 @register_model
 def rvt_tiny(pretrained: bool = False, **kwargs: Any) -> RVT:
-    return _rvt("rvt_tiny", pretrained, _TINY, kwargs)
+    return build_variant(RVT, "rvt_tiny", pretrained, _TINY, kwargs)
 
 
 @register_model
 def rvt_small(pretrained: bool = False, **kwargs: Any) -> RVT:
-    return _rvt("rvt_small", pretrained, _SMALL, kwargs)
+    return build_variant(RVT, "rvt_small", pretrained, _SMALL, kwargs)
 
 
 @register_model
 def rvt_base(pretrained: bool = False, **kwargs: Any) -> RVT:
-    return _rvt("rvt_base", pretrained, _BASE, kwargs)
+    return build_variant(RVT, "rvt_base", pretrained, _BASE, kwargs)
 
 
 @register_model
 def rvt_tiny_plus(pretrained: bool = False, **kwargs: Any) -> RVT:
-    return _rvt("rvt_tiny_plus", pretrained, dict(_TINY, masked_blocks=10), kwargs)
+    return build_variant(RVT, "rvt_tiny_plus", pretrained, dict(_TINY, masked_blocks=10), kwargs)
 
 
 @register_model
 def rvt_small_plus(pretrained: bool = False, **kwargs: Any) -> RVT:
-    return _rvt("rvt_small_plus", pretrained, dict(_SMALL, masked_blocks=5), kwargs)
+    return build_variant(RVT, "rvt_small_plus", pretrained, dict(_SMALL, masked_blocks=5), kwargs)
 
 
 @register_model
 def rvt_base_plus(pretrained: bool = False, **kwargs: Any) -> RVT:
-    return _rvt("rvt_base_plus", pretrained, dict(_BASE, masked_blocks=5), kwargs)
+    return build_variant(RVT, "rvt_base_plus", pretrained, dict(_BASE, masked_blocks=5), kwargs)

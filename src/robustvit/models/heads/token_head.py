@@ -65,6 +65,12 @@ class TokenLogits:
         """(Hp, Wp) of the tokens that `forward_tokens` classifies in images of `height` x `width` pixels; N = Hp * Wp."""
         raise TypeError(f"{type(self).__name__} does not say where its patch tokens are")
 
+    def _init_token_head(self, token_head: bool, fusion: bool) -> None:
+        """For constructors: with or without the head; `fusion` needs it."""
+        self.token_head = None
+        if token_head or fusion:
+            self.add_token_head(fusion)
+
     def add_token_head(self, fusion: bool = False) -> None:
         """Adds a second classifier, shared by all patch tokens. `fusion`: see `forward`."""
         self.token_head = linear_head(self.num_features, self.num_classes, self)  # type: ignore[attr-defined,arg-type]

@@ -13,6 +13,8 @@ from robustvit.cli.console import print_json, tables, working
 if TYPE_CHECKING:
     from torch import nn
 
+    from robustvit.models.exporting import Exported
+
 __all__ = ["export"]
 
 Format = Literal["onnx", "pt2"]
@@ -75,12 +77,14 @@ def export(
         facts = {"network": model, "is_untrained": network.is_untrained, "format": chosen, "fused": not no_fuse}
         print_json({**facts, **asdict(written)})
         return
-    shapes = ", ".join(f"{key} {_shape(shape)}" for key, shape in written.outputs.items())
-    summary = f"{output}: {written.size_bytes / 1e6:.1f} MB, images {_shape(written.input_shape)} -> {shapes}"
     warning = "; UNTRAINED: its weights are random" if network.is_untrained else ""
-    tables().print(
-        f"{summary}; largest difference from the network {written.max_difference:.1e}{warning}", soft_wrap=True, markup=False
-    )
+    tables().print(f"{_summary(written)}{warning}", soft_wrap=True, markup=False)
+
+
+def _summary(written: Exported) -> str:
+    shapes = ", ".join(f"{key} {_shape(shape)}" for key, shape in written.outputs.items())
+    made = f"{written.path}: {written.size_bytes / 1e6:.1f} MB, images {_shape(written.input_shape)} -> {shapes}"
+    return f"{made}; largest difference from the network {written.max_difference:.1e}"
 
 
 def _shape(shape: tuple[int | str, ...]) -> str:

@@ -19,6 +19,7 @@ class Classifier(OwnNetwork, nn.Module):
     """The classifier part of a timm model, over `forward_features` and `_pool`."""
 
     classifier = "head"
+    grad_checkpointing = False
 
     pools: tuple[str, ...] = ("token", "avg", "")
     num_features: int

@@ -130,7 +130,6 @@ class FAN(TokenLogits, Classifier):
         self._check_pool(global_pool)
         self.global_pool, self.in_chans, self.num_classes = global_pool, in_chans, num_classes
         self.num_features = self.head_hidden_size = self.embed_dim = embed_dims[-1]
-        self.grad_checkpointing = False
         if stem_depths is None:
             self.patch_embed = ConvPatchEmbed(embed_dims[0], patch_size=patch_size, in_chans=in_chans)
         else:

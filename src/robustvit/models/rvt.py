@@ -173,40 +173,39 @@ class RVT(TokenLogits, Classifier):
         self.global_pool, self.in_chans, self.num_classes = global_pool, in_chans, num_classes
         self.num_features = self.head_hidden_size = self.embed_dim = embed_dims[-1]
         self.masked_blocks = masked_blocks
-        self.grad_checkpointing = False
 
         self.patch_embed = RVTStem(embed_dims[0], patch_size=patch_size, in_chans=in_chans)
         self.grid = self._grid_of(img_size)
         self.img_size = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
-        rates = iter(drop_path_rates(drop_path_rate, sum(depths), drop_path_rule))
-        tapped = pooled_blocks(tap, tap_blocks, sum(depths))
+        drops = dict(attn_drop=attn_drop_rate, proj_drop=proj_drop_rate)
+        options: dict[str, Any] = dict(ffn=ffn, mlp_ratio=mlp_ratio, **drops)
+        tapped = dict.fromkeys(pooled_blocks(tap, tap_blocks, sum(depths)), tap)
+        rates = drop_path_rates(drop_path_rate, sum(depths), drop_path_rule)
         self.stages, self.downsamples = nn.ModuleList(), nn.ModuleList()
         self.feature_info: list[dict[str, Any]] = []
-        for stage, (dim, depth, heads) in enumerate(zip(embed_dims, depths, num_heads, strict=True)):
-            if stage:  # output channel c reads input channel c // 2 only
-                before = embed_dims[stage - 1]
-                self.downsamples.append(nn.Conv2d(before, dim, 3, stride=2, padding=1, groups=before))
-            blocks = nn.ModuleList()
-            for i in range(depth):
-                block = RVTBlock(
-                    dim,
-                    heads,
-                    mask_grid=self.grid if stage == 0 and i < masked_blocks else None,
-                    ffn=ffn,
-                    mlp_ratio=mlp_ratio,
-                    tap=build_token_pooling(dim, tap) if len(self.feature_info) in tapped else None,
-                    drop_path_rate=next(rates),
-                    attn_drop=attn_drop_rate,
-                    proj_drop=proj_drop_rate,
-                )
-                blocks.append(block)
-                level = dict(num_chs=dim, reduction=patch_size * 2**stage, module=f"stages.{stage}.{i}")
-                self.feature_info.append(level)
-            self.stages.append(blocks)
+        for dim, depth, heads in zip(embed_dims, depths, num_heads, strict=True):
+            self._add_stage(dim, depth, heads, tapped, rates, options)
         self.norm: nn.Module = nn.LayerNorm(self.embed_dim, eps=1e-6)
         self.head_drop = nn.Dropout(drop_rate)
         self.head = self._new_head(num_classes)
         self._init_token_head(token_head, token_fusion)
+
+    def _add_stage(
+        self, dim: int, depth: int, heads: int, tapped: dict[int, TapKind], rates: list[float], options: dict[str, Any]
+    ) -> None:
+        """Blocks of one width, after a convolution that halves the grid; `tapped` and `rates` count over all stages."""
+        stage, blocks = len(self.stages), nn.ModuleList()
+        if stage:  # output channel c reads input channel c // 2 only
+            before = self.feature_info[-1]["num_chs"]
+            self.downsamples.append(nn.Conv2d(before, dim, 3, stride=2, padding=1, groups=before))
+        for i in range(depth):
+            block = len(self.feature_info)
+            mask = self.grid if stage == 0 and i < self.masked_blocks else None
+            pooling = build_token_pooling(dim, tapped[block]) if block in tapped else None
+            blocks.append(RVTBlock(dim, heads, mask_grid=mask, tap=pooling, drop_path_rate=rates[block], **options))
+            stride = self.patch_embed.patch_size * 2**stage
+            self.feature_info.append(dict(num_chs=dim, reduction=stride, module=f"stages.{stage}.{i}"))
+        self.stages.append(blocks)
 
     def variant_of(self, weights: Mapping[str, Tensor]) -> dict[str, Any]:
         variant = rvt_variant(weights)

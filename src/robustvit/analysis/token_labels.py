@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from robustvit.methods.token_labels import draw_exponential
-from robustvit.recording.token_grids import token_grids
+from robustvit.models.heads.token_head import has_token_head
 from robustvit.runtime.evaluation_mode import evaluation_mode
 from robustvit.runtime.randomness import keyed_seed
 
@@ -58,14 +58,14 @@ def token_labels(
     Raises:
         ValueError: the network has no token head.
     """
-    if not hasattr(model, "forward_tokens"):
+    if not has_token_head(model):
         raise ValueError(
             f"{type(model).__name__} has no token head, so its tokens have no labels; build it with token_head=True and load "
             "weights of an STL training"
         )
     with evaluation_mode(model):
         _, logits = model.forward_tokens(images)
-    grid = token_grids(model, (images.shape[-2], images.shape[-1]))[-1]
+    grid = model.token_grid(images.shape[-2], images.shape[-1])
     ids = range(len(images)) if sample_ids is None else sample_ids
     drawn = logits.float() - draw_exponential([keyed_seed(seed, i, "token labels") for i in ids], logits).log()
     confidences, best = logits.float().softmax(-1).max(-1)

@@ -46,6 +46,7 @@ class Known(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.inner = rv.create_model("vit_nano", num_classes=3)
+        self.token_head = nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
         return self.inner(x)
@@ -54,6 +55,9 @@ class Known(nn.Module):
         logits = torch.zeros(len(x), 8, 8, 3)
         logits[:, :, :4, 1], logits[:, :, 4:, 2] = 20.0, 0.1
         return self.inner(x), logits.flatten(1, 2)
+
+    def token_grid(self, height: int, width: int) -> tuple[int, int]:
+        return 8, 8
 
 
 def test_labels_confidence_and_foreground_of_known_tokens() -> None:

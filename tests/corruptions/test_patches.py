@@ -98,7 +98,7 @@ def test_another_seed_occludes_others() -> None:
     [
         (dict(share=1.0), "less than 1"),
         (dict(share=-0.1), "0 or more"),
-        (dict(patch=15), "do not divide"),
+        (dict(patch=15), "15 pixels do not tile 224x224"),
         (dict(noise="salt"), "unit_normalised"),
         (dict(sample_ids=[1]), "one for each"),
     ],

@@ -113,9 +113,9 @@ def test_wrong_requests_are_explained() -> None:
         PatchAugmentConfig(crop_prob=2)
     with pytest.raises(ValueError, match=r"crop_scale=0 is not possible"):
         PatchAugmentConfig(crop_scale=0)
-    with pytest.raises(ValueError, match="32x32 pixels cannot be divided into patches of 5; choose another patch_size"):
+    with pytest.raises(ValueError, match="patches of 5 pixels do not tile 32x32"):
         PatchAugmentConfig(patch_size=5).build(context_of(small_network("vit")))
-    with pytest.raises(ValueError, match="20x32 pixels cannot be divided into patches of 16"):
+    with pytest.raises(ValueError, match="patches of 16 pixels do not tile 20x32"):
         augment(torch.zeros(1, 3, 20, 32), NOTHING)
 
 

@@ -16,11 +16,11 @@ from robustvit.attacks.attack import FIT_BATCH, Attack, Batches, SampleIds, accu
 from robustvit.attacks.options import option
 from robustvit.attacks.patches import A_TENTH, PatchSettings, covered, patch_seeds
 from robustvit.attacks.pixel_network import PixelNetwork, check_pixels, device_of
+from robustvit.corruptions.patches import keep_highest
 from robustvit.methods.patch_corruption import (
     PatchScorer,
     cover_patches,
     draw_noise,
-    keep_mask,
     load_scorer,
     random_scores,
 )
@@ -46,8 +46,8 @@ def cover_adversarial(
     """Images with the patches covered that `scorer` chooses; other arguments as in `cover_random`."""
     ids = check_pixels(images, labels, sample_ids)
     with torch.no_grad():
-        keep = keep_mask(scorer(model.normalise(images).float()), settings.rho).to(images.dtype)
-    return covered(model, images, keep, settings, patch_seeds(seed, ids))
+        keep = keep_highest(scorer(model.normalise(images).float()), settings.rho)
+    return covered(model, images, keep, scorer.grid, settings, patch_seeds(seed, ids))
 
 
 def fit_scorer(
@@ -104,7 +104,7 @@ def _ranking_loss(
     scores = scorer(x.float())
     for attempt in range(2):
         drawn = [keyed_seed(value, attempt, "mask") for value in seeds]
-        keep = keep_mask(random_scores(drawn, N, x), settings.rho)
+        keep = keep_highest(random_scores(drawn, N, x), settings.rho)
         cover = draw_noise(x, settings.noise, model.mean, model.std, drawn)
         spoiled = _features(model, cover_patches(x, keep, cover, model.mean, model.std))
         change = [(a - b).square().flatten(1).mean(1) for a, b in zip(clean, spoiled, strict=True)]

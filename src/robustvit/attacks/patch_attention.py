@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from robustvit.corruptions.patches import to_pixels
 from robustvit.recording.tape import Tape
 
 __all__ = ["attention_drawn", "attention_received", "pixel_mask", "tokens_of"]
@@ -71,7 +72,7 @@ def pixel_mask(patches: Tensor, patch_grid: tuple[int, int], size: tuple[int, in
     (h, w), (H, W) = patch_grid, size
     if H % h or W % w:
         raise ValueError(f"{h}x{w} patches do not divide {H}x{W} pixels; resize the pictures")
-    return _cells(patches, patch_grid).repeat_interleave(H // h, 2).repeat_interleave(W // w, 3)
+    return to_pixels(_cells(patches, patch_grid).flatten(1), patch_grid, size)
 
 
 def _cells(patches: Tensor, grid: tuple[int, int]) -> Tensor:

@@ -10,8 +10,10 @@ from torch import Tensor
 
 from robustvit.attacks.attack import Attack, SampleIds, accuracy_measure
 from robustvit.attacks.options import option
-from robustvit.attacks.pixel_network import PixelNetwork, channels, check_pixels
-from robustvit.methods.patch_corruption import Noise, cover_patches, draw_noise, keep_mask, random_scores
+from robustvit.attacks.pixel_network import PixelNetwork, check_pixels
+from robustvit.corruptions.patches import PatchNoise, keep_highest, paste, patch_grid
+from robustvit.data.normalisation import Normalisation
+from robustvit.methods.patch_corruption import draw_noise, random_scores
 from robustvit.metrics.measures import Measure, register
 from robustvit.recording.token_grids import token_stride
 from robustvit.runtime.number_checks import check_numbers
@@ -32,7 +34,7 @@ class PatchSettings:
 
     rho: float = option(0.1, metavar="SHARE")
     patch_size: int | None = option(None, metavar="PIXELS")
-    noise: Noise = "unit_normalised"
+    noise: PatchNoise = "unit_normalised"
 
     def side(self, model: PixelNetwork, size: tuple[int, int]) -> int:
         """Of a patch in pixels, for images (H, W) of `size`."""
@@ -42,6 +44,11 @@ class PatchSettings:
             return token_stride(model.network, size)
         except RuntimeError:  # nothing to record: no tokens
             return 16
+
+    def grid(self, model: PixelNetwork, images: Tensor) -> tuple[int, int]:
+        """(rows, columns) of the patches of images [B, 3, H, W]."""
+        H, W = images.shape[-2:]
+        return patch_grid((H, W), self.side(model, (H, W)))
 
     def describe(self) -> dict[str, Any]:
         return {**asdict(self), "patch_size": self.patch_size or "the network's tokens"}
@@ -53,9 +60,7 @@ class PatchSettings:
 
     def check_tiling(self, model: PixelNetwork, size: tuple[int, int]) -> None:
         """Raises ValueError where the patches do not tile images (H, W) of `size`."""
-        side, (H, W) = self.side(model, size), size
-        if not 0 < side <= min(size) or H % side or W % side:
-            raise ValueError(f"patches of {side} pixels do not tile {H}x{W} pixels; give another patch_size")
+        patch_grid(size, self.side(model, size))
 
 
 A_TENTH = PatchSettings()
@@ -80,20 +85,18 @@ def cover_random(
         seed, sample_ids: what happens to an image depends on (seed, its id) alone.
     """
     ids = check_pixels(images, labels, sample_ids)
-    H, W = images.shape[-2:]
-    side = settings.side(model, (H, W))
+    h, w = settings.grid(model, images)
     seeds = patch_seeds(seed, ids)
-    keep = keep_mask(random_scores(seeds, (H // side) * (W // side), images), settings.rho)
-    return covered(model, images, keep, settings, seeds)
+    keep = keep_highest(random_scores(seeds, h * w, images), settings.rho)
+    return covered(model, images, keep, (h, w), settings, seeds)
 
 
-def covered(model: PixelNetwork, images: Tensor, keep: Tensor, settings: PatchSettings, seeds: list[int]) -> Tensor:
+def covered(
+    model: PixelNetwork, images: Tensor, keep: Tensor, grid: tuple[int, int], settings: PatchSettings, seeds: list[int]
+) -> Tensor:
     """Images [B, 3, H, W] in 0 .. 1 with the patches covered that `keep` [B, N] has a 0 for; the rest is untouched."""
-    x = model.normalise(images)
-    cover = draw_noise(x, settings.noise, model.mean, model.std, seeds)
-    noise = (cover * channels(model.std, x) + channels(model.mean, x)).clamp(0, 1)
-    zero, one = (0.0,) * 3, (1.0,) * 3
-    return cover_patches(images, keep, noise, zero, one)
+    noise = draw_noise(model.normalise(images), settings.noise, model.mean, model.std, seeds)
+    return paste(images, keep, Normalisation(model.mean, model.std).inverse(noise).clamp(0, 1), grid)
 
 
 def patch_seeds(seed: int, ids: Sequence[int | str]) -> list[int]:

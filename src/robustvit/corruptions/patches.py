@@ -1,4 +1,11 @@
-"""Occlusion: random patches of a picture replaced by noise, as AFAT measures robustness to it."""
+"""Patches of images covered with noise: the only code that covers patches.
+
+    x^ = x M + d (1 - M)                                                        (AFAT, Eq. 1)
+
+M is 1 where a patch stays, d the noise. Suite `patches`, the attacks on patches, AFAT and the analyses choose patches
+(`keep_highest`), make noise (`noise_of`) and cover (`paste`) here. They differ in who scores the patches, and in the keys of
+their random numbers.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +17,46 @@ from torch import Tensor
 
 from robustvit.runtime.randomness import KeyedDraws
 
-__all__ = ["PatchNoise", "occlude_patches", "occluded_count", "occlusion_masks"]
+__all__ = [
+    "PatchNoise",
+    "check_noise",
+    "clamp_to_pixels",
+    "keep_highest",
+    "noise_of",
+    "occlude_patches",
+    "occluded_count",
+    "occlusion_masks",
+    "paste",
+    "patch_grid",
+    "to_pixels",
+]
 
-PatchNoise = Literal["unit_normalised", "pixel_uniform", "mean"]
+PatchNoise = Literal["unit_normalised", "pixel_uniform", "zero"]
 """What covers a patch.
 
-unit_normalised: mean + std * U[0, 1) a channel, bright and of little contrast: the released code covers after normalising.
-pixel_uniform: all 256 levels, equally likely.
-mean: the mean of each channel, which is 0 after normalising: the patch is dropped.
+unit_normalised: U[0, 1) after normalising, as released: mean + std U[0, 1) per channel, bright and of little contrast.
+pixel_uniform: U[0, 1) of the range of pixels, all levels equally likely.
+zero: 0 after normalising, the mean of each channel: the patch is dropped.
 """
+ALIASES = {"mean": "zero"}
+"""What `occlude_patches` called them."""
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+def patch_grid(size: tuple[int, int], patch_size: int) -> tuple[int, int]:
+    """(rows, columns) of the patches of an image.
+
+    Args:
+        size: (H, W) of the image.
+        patch_size: side of a patch in pixels.
+
+    Raises:
+        ValueError: the patches do not tile the image.
+    """
+    H, W = size
+    if not 0 < patch_size <= min(size) or H % patch_size or W % patch_size:
+        raise ValueError(f"patches of {patch_size} pixels do not tile {H}x{W} pixels; give another patch size, or resize")
+    return H // patch_size, W // patch_size
 
 
 def occluded_count(share: float, N: int) -> int:
@@ -32,18 +69,92 @@ def occluded_count(share: float, N: int) -> int:
     return int(share * (N - 1) + 1e-9) + 1 if share else 0  # 0.7 * 10 is 6.999...
 
 
+def keep_highest(scores: Tensor, share: float) -> Tensor:
+    """[B, N]: 0 for the patches to cover, the `occluded_count` with the lowest scores, and 1 for those that stay.
+
+    Args:
+        scores: floating point [B, N].
+        share: of the patches to cover.
+    """
+    lowest = scores.float().topk(occluded_count(share, scores.shape[1]), dim=1, largest=False).indices
+    return torch.ones_like(scores).scatter(1, lowest, 0.0)
+
+
+def to_pixels(patches: Tensor, grid: tuple[int, int], size: tuple[int, int]) -> Tensor:
+    """[B, N], row by row -> [B, 1, H, W]: every pixel has the value of its patch.
+
+    Args:
+        patches: one value per patch.
+        grid: (rows, columns) of the patches.
+        size: (H, W), multiples of the grid.
+    """
+    (h, w), (H, W) = grid, size
+    return patches.view(len(patches), 1, h, w).repeat_interleave(H // h, 2).repeat_interleave(W // w, 3)
+
+
+def check_noise(noise: str) -> None:
+    """Raises ValueError for a name that is none of `PatchNoise`."""
+    if noise not in get_args(PatchNoise):
+        raise ValueError(f"noise={noise!r} is not known; choose one of {', '.join(get_args(PatchNoise))}")
+
+
+def noise_of(u: Tensor, noise: PatchNoise, mean: Sequence[float], std: Sequence[float], *, as_bytes: bool = False) -> Tensor:
+    """What covers patches, of the shape of `u`: normalised, or bytes.
+
+    Args:
+        u: U[0, 1), floating point [..., 3, h, w]; without influence for "zero".
+        noise: see `PatchNoise`.
+        mean, std: of the normalisation, for values in 0 .. 1.
+        as_bytes: uint8, rounded down.
+
+    Raises:
+        ValueError: there is no such noise.
+    """
+    check_noise(noise)
+    centre, spread = _channels(mean, u), _channels(std, u)
+    if as_bytes:
+        if noise == "pixel_uniform":
+            return (256 * u).to(torch.uint8)
+        if noise == "zero":
+            return (255 * centre).round().expand(u.shape).to(torch.uint8)
+        return (255 * (centre + spread * u)).clamp_(0, 255).to(torch.uint8)
+    if noise == "zero":
+        return torch.zeros_like(u)
+    return u if noise == "unit_normalised" else (u - centre) / spread
+
+
+def paste(images: Tensor, keep: Tensor, noise: Tensor, grid: tuple[int, int]) -> Tensor:
+    """`x M + d (1 - M)`; gradients flow into images, mask and noise.
+
+    Args:
+        images: x, [B, 3, H, W], bytes or floating point.
+        keep: [B, N], row by row: 1 for patches that stay, 0 for those to cover.
+        noise: d, of the shape and dtype of `images`.
+        grid: (rows, columns) of the patches.
+    """
+    H, W = images.shape[-2:]
+    M = to_pixels(keep, grid, (H, W)).to(images.dtype)  # B 1 H W
+    return images * M + noise * (1 - M)
+
+
+def clamp_to_pixels(x: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    """Normalised images [B, 3, H, W], clamped to what pixels of 0 to 1 become by normalising."""
+    centre, spread = _channels(mean, x), _channels(std, x)
+    return torch.clamp(x, (0 - centre) / spread, (1 - centre) / spread)
+
+
 def occlusion_masks(
     grid: tuple[int, int], *, share: float = 0.1, seed: int = 0, sample_ids: Sequence[int | str] = (0,)
 ) -> Tensor:
-    """Which patches are covered: bool [B, *grid], `occluded_count` of them in each picture, all choices equally likely.
+    """Which patches are covered: bool [B, *grid], `occluded_count` of them in each image, all choices equally likely.
 
     Args:
         grid: patches down and across.
         share: of the patches, see `occluded_count`.
-        seed: another seed gives other masks of the same pictures.
-        sample_ids: one a picture.
+        seed: another seed gives other masks of the same images.
+        sample_ids: one per image.
     """
-    return _choose(_draws(seed, sample_ids, "cpu"), grid, share)
+    return (_random_mask(_draws(seed, sample_ids, "cpu"), grid, share) == 0).view(-1, *grid)
 
 
 def occlude_patches(
@@ -53,68 +164,44 @@ def occlude_patches(
     patch: int = 16,
     seed: int = 0,
     sample_ids: Sequence[int | str] | None = None,
-    noise: PatchNoise = "unit_normalised",
+    noise: PatchNoise | Literal["mean"] = "unit_normalised",
     mean: tuple[float, float, float] = IMAGENET_MEAN,
     std: tuple[float, float, float] = IMAGENET_STD,
 ) -> Tensor:
-    """Pictures with random patches covered; the rest is untouched. What is covered depends on (seed, sample id) alone.
+    """Images with random patches covered; the rest is untouched. What is covered depends on (seed, sample id) alone.
 
     Args:
         images: uint8 [B, 3, H, W], sides multiples of `patch`.
         share: of the patches, see `occluded_count`.
-        patch: side in pixels; best that of the network's tokens.
+        patch: side of a patch in pixels; best that of the network's tokens.
         seed: of the randomness.
-        sample_ids: one a picture; None takes 0, 1, ... in the order of the batch.
-        noise: see `PatchNoise`.
+        sample_ids: one per image; None takes 0, 1, ... in the order of the batch.
+        noise: see `PatchNoise`; "mean" is another name of "zero".
         mean, std: with which the network's input is normalised.
     """
-    _check(images, patch, noise)
+    if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:
+        raise TypeError(f"images must be uint8 [B, 3, H, W] (not normalised yet), got {images.dtype} {list(images.shape)}")
     B, C, H, W = images.shape
+    grid, kind = patch_grid((H, W), patch), ALIASES.get(noise, noise)
     ids = range(B) if sample_ids is None else sample_ids
     if len(ids) != B:
         raise ValueError(f"{len(ids)} sample_ids for {B} images; give one for each")
-    draws, grid = _draws(seed, ids, images.device), (H // patch, W // patch)
-    masks = _choose(draws, grid, share)
-    cover = _cover(draws, noise, (occluded_count(share, grid[0] * grid[1]), C, patch, patch), mean, std)
-    result = images.clone(memory_format=torch.contiguous_format)
-    tiles = result.view(B, C, grid[0], patch, grid[1], patch).permute(0, 2, 4, 1, 3, 5)  # B h w C p p
-    tiles[masks] = cover.flatten(0, 1)
-    return result
-
-
-def _check(images: Tensor, patch: int, noise: PatchNoise) -> None:
-    if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:
-        raise TypeError(f"images must be uint8 [B, 3, H, W] (not normalised yet), got {images.dtype} {list(images.shape)}")
-    H, W = images.shape[-2:]
-    if patch < 1 or H % patch or W % patch:
-        raise ValueError(f"images of {H}x{W} pixels do not divide into patches of {patch}; resize them or change `patch`")
-    if noise not in get_args(PatchNoise):
-        raise ValueError(f"noise={noise!r} is not known; choose one of {', '.join(get_args(PatchNoise))}")
+    draws = _draws(seed, ids, images.device)
+    keep = _random_mask(draws, grid, share)
+    u = draws.uniform(0, 1, (occluded_count(share, grid[0] * grid[1]), C, patch, patch))  # for covered patches only
+    covering = torch.zeros_like(images, memory_format=torch.contiguous_format)
+    tiles = covering.view(B, C, grid[0], patch, grid[1], patch).permute(0, 2, 4, 1, 3, 5)  # B h w C p p
+    tiles[keep.view(-1, *grid) == 0] = noise_of(u, kind, mean, std, as_bytes=True).flatten(0, 1)  # type: ignore[arg-type]
+    return paste(images, keep, covering, grid)
 
 
 def _draws(seed: int, sample_ids: Sequence[int | str], device: torch.device | str) -> KeyedDraws:
     return KeyedDraws(seed, sample_ids, "occlusion", device=device)
 
 
-def _choose(draws: KeyedDraws, grid: tuple[int, int], share: float) -> Tensor:
-    scores = draws.uniform(0, 1, grid).flatten(1)
-    chosen = scores.topk(occluded_count(share, scores.shape[1]), dim=1, largest=False).indices
-    masks = torch.zeros(scores.shape, dtype=torch.bool, device=scores.device)
-    return masks.scatter_(1, chosen, True).view(-1, *grid)
+def _random_mask(draws: KeyedDraws, grid: tuple[int, int], share: float) -> Tensor:
+    return keep_highest(draws.uniform(0, 1, grid).flatten(1), share)
 
 
-def _cover(
-    draws: KeyedDraws,
-    noise: PatchNoise,
-    size: tuple[int, ...],
-    mean: tuple[float, float, float],
-    std: tuple[float, float, float],
-) -> Tensor:
-    """uint8 [B, *size]: what goes onto the chosen patches [k, C, p, p] of each picture."""
-    u = draws.uniform(0, 1, size)
-    if noise == "pixel_uniform":
-        return (256 * u).to(torch.uint8)
-    centre, spread = (torch.tensor(values, device=u.device)[:, None, None] for values in (mean, std))
-    if noise == "mean":
-        return (255 * centre).round().expand(u.shape).to(torch.uint8)
-    return (255 * (centre + spread * u)).clamp_(0, 255).to(torch.uint8)
+def _channels(values: Sequence[float], like: Tensor) -> Tensor:
+    return torch.tensor(values, dtype=like.dtype, device=like.device)[:, None, None]

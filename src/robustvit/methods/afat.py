@@ -17,9 +17,10 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from robustvit.corruptions.patches import PatchNoise
 from robustvit.methods.alignment import AlignmentVariant, alignment_loss
 from robustvit.methods.base import Method, MethodConfig, MethodContext, Needs, Outputs, Step
-from robustvit.methods.patch_corruption import Noise, PatchScorer, cover_patches, draw_noise, keep_mask, random_scores
+from robustvit.methods.patch_corruption import PatchScorer, cover_patches, draw_noise, keep_mask, random_scores
 from robustvit.recording.token_grids import token_stride
 from robustvit.runtime.randomness import keyed_seed
 
@@ -65,7 +66,7 @@ class AfatConfig(MethodConfig):
     weight: float = 0.005
     rho: float = 0.1
     patch_size: int | None = None
-    noise: Noise = "unit_normalised"
+    noise: PatchNoise = "unit_normalised"
     selection: Selection = "adversarial"
     corruption_objective: CorruptionObjective = "align"
     corruption_grad_scale: float = 327.68
@@ -81,7 +82,7 @@ class AfatConfig(MethodConfig):
             raise ValueError(f"weight={self.weight!r} is not possible: give more than 0, or leave afat out of the methods")
         if not 0 <= self.rho < 1:
             raise ValueError(f"rho={self.rho!r} is not possible; give 0 or more and less than 1")
-        kinds = dict(noise=Noise, selection=Selection, corruption_objective=CorruptionObjective, variant=AlignmentVariant)
+        kinds = dict(noise=PatchNoise, selection=Selection, corruption_objective=CorruptionObjective, variant=AlignmentVariant)
         for name, kind in kinds.items():
             if getattr(self, name) not in get_args(kind):
                 raise ValueError(f"{name}={getattr(self, name)!r} is not known; choose one of {', '.join(get_args(kind))}")

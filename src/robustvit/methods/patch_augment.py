@@ -17,6 +17,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from robustvit.corruptions.patches import clamp_to_pixels, patch_grid
 from robustvit.methods.base import Method, MethodConfig, MethodContext, Step, sample_generator
 
 __all__ = ["PatchAugment", "PatchAugmentConfig", "augment_patches"]
@@ -52,7 +53,7 @@ class PatchAugmentConfig(MethodConfig):
             raise ValueError(f"crop_scale={self.crop_scale!r} is not possible; give more than 0 and at most 1")
 
     def build(self, context: MethodContext) -> PatchAugment:
-        _check_size(context.img_size, self.patch_size)
+        patch_grid(context.img_size, self.patch_size)
         return PatchAugment(self)
 
 
@@ -83,8 +84,7 @@ def augment_patches(
     """
     B, C, H, W = x.shape
     p = config.patch_size
-    _check_size((H, W), p)
-    rows, columns = H // p, W // p
+    rows, columns = patch_grid((H, W), p)
     patches = x.float().view(B, C, rows, p, columns, p).permute(0, 2, 4, 1, 3, 5).reshape(-1, C, p, p)  # B N C p p, flat
     draws, noise = _draw(seeds, rows * columns, C, config)
     cropped, noisy, flipped = (
@@ -94,16 +94,7 @@ def augment_patches(
     patches[noisy] += config.noise_std * noise.to(x.device)
     patches[flipped] = patches[flipped].flip(-1)
     result = patches.view(B, rows, columns, C, p, p).permute(0, 3, 1, 4, 2, 5).reshape(B, C, H, W)
-    centre, spread = (torch.tensor(values, device=x.device)[:, None, None] for values in (mean, std))
-    return torch.clamp(result, (0 - centre) / spread, (1 - centre) / spread).to(x.dtype)
-
-
-def _check_size(img_size: tuple[int, int], patch_size: int) -> None:
-    H, W = img_size
-    if patch_size < 1 or H % patch_size or W % patch_size:
-        raise ValueError(
-            f"pictures of {H}x{W} pixels cannot be divided into patches of {patch_size}; choose another patch_size"
-        )
+    return clamp_to_pixels(result, mean, std).to(x.dtype)
 
 
 def _draw(seeds: Sequence[int], patches: int, channels: int, config: PatchAugmentConfig) -> tuple[Tensor, Tensor]:

@@ -8,25 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from robustvit.corruptions.patches import occluded_count
+from robustvit.corruptions.patches import PatchNoise, check_noise, clamp_to_pixels, keep_highest, noise_of, paste, patch_grid
 from robustvit.methods.base import draw_uniform
 from robustvit.runtime.checkpoints import method_state
 from robustvit.runtime.weights import CheckpointError
 
-__all__ = ["Noise", "PatchScorer", "cover_patches", "draw_noise", "keep_mask", "load_scorer", "random_scores"]
-
-Noise = Literal["unit_normalised", "pixel_uniform", "zero"]
-"""What covers a patch, in normalised space.
-
-unit_normalised: U[0, 1), as released: bright and of little contrast.
-pixel_uniform: U[0, 1) in pixels, then normalised.
-zero: nothing: the patch is dropped.
-"""
+__all__ = ["PatchScorer", "cover_patches", "draw_noise", "keep_mask", "load_scorer", "random_scores"]
 
 
 class PatchScorer(nn.Module):
@@ -39,13 +31,8 @@ class PatchScorer(nn.Module):
 
     def __init__(self, img_size: tuple[int, int], patch_size: int = 16) -> None:
         super().__init__()
-        H, W = img_size
-        if H % patch_size or W % patch_size:
-            raise ValueError(
-                f"pictures of {H}x{W} pixels cannot be divided into patches of {patch_size}; choose another patch"
-            )
         self.img_size, self.patch_size = img_size, patch_size
-        self.grid = (H // patch_size, W // patch_size)
+        self.grid = patch_grid(img_size, patch_size)
         N = self.grid[0] * self.grid[1]
         self.conv = nn.Conv2d(3, 1, patch_size, stride=patch_size, bias=False)
         self.act = nn.GELU()
@@ -100,16 +87,15 @@ def keep_mask(scores: Tensor, rho: float) -> Tensor:
         scores: [B, N].
         rho: share to cover, 0 <= rho < 1.
     """
-    return _StraightThrough.apply(scores, occluded_count(rho, scores.shape[1]))
+    return _StraightThrough.apply(scores, rho)
 
 
 class _StraightThrough(torch.autograd.Function):
-    """The mask forward; backward, the gradient of the mask clipped to +-1 (as in AFAT's released code)."""
+    """The mask forward; backward, the gradient of the mask clipped to +-1, as in AFAT's released code."""
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, count: int) -> Tensor:
-        lowest = scores.float().topk(count, dim=1, largest=False).indices
-        return torch.ones_like(scores).scatter(1, lowest, 0.0)
+    def forward(ctx: Any, scores: Tensor, rho: float) -> Tensor:
+        return keep_highest(scores, rho)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
@@ -120,47 +106,39 @@ def random_scores(seeds: Sequence[int], patches: int, like: Tensor) -> Tensor:
     """Scores [B, N] whose lowest are a uniform choice without replacement: the ablation without a network.
 
     Args:
-        seeds: one a sample.
+        seeds: one per sample.
         patches: N.
         like: gives the device and dtype.
     """
     return draw_uniform(seeds, (patches,), "afat selection", like)
 
 
-def draw_noise(x: Tensor, noise: Noise, mean: tuple[float, ...], std: tuple[float, ...], seeds: Sequence[int]) -> Tensor:
+def draw_noise(x: Tensor, noise: PatchNoise, mean: tuple[float, ...], std: tuple[float, ...], seeds: Sequence[int]) -> Tensor:
     """What to cover patches of `x` with: [B, 3, H, W] in normalised space.
 
     Args:
-        x: normalised pictures [B, 3, H, W].
-        noise: see `Noise`.
+        x: normalised images [B, 3, H, W].
+        noise: see `PatchNoise`.
         mean, std: of the normalisation.
-        seeds: one a sample.
+        seeds: one per sample.
     """
-    if noise not in get_args(Noise):
-        raise ValueError(f"noise={noise!r} is not known; choose one of {', '.join(get_args(Noise))}")
-    if noise == "zero":
-        return torch.zeros_like(x)
-    drawn = draw_uniform(seeds, tuple(x.shape[1:]), "afat noise", x)
-    return drawn if noise == "unit_normalised" else (drawn - _channels(mean, x)) / _channels(std, x)
+    check_noise(noise)
+    u = torch.zeros_like(x) if noise == "zero" else draw_uniform(seeds, tuple(x.shape[1:]), "afat noise", x)
+    return noise_of(u, noise, mean, std)
 
 
 def cover_patches(x: Tensor, keep: Tensor, cover: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
-    """`clamp(x M + d (1 - M))` to the range of pixels (AFAT, Eq. 1; the clamp is the released code's).
+    """`clamp(x M + d (1 - M))` to the range of pixels: AFAT, Eq. 1, and the clamp of the released code.
 
     Args:
-        x: normalised pictures [B, 3, H, W].
-        keep: [B, N], row-major, from `keep_mask`.
+        x: normalised images [B, 3, H, W].
+        keep: [B, N], row by row, from `keep_mask`; of square patches, whose side follows from their number.
         cover: d, of the shape of `x`.
         mean, std: of the normalisation.
     """
-    B, _, H, W = x.shape
+    _, _, H, W = x.shape
     side = round((H * W / keep.shape[1]) ** 0.5)
-    if (H // side) * (W // side) != keep.shape[1]:
+    grid = patch_grid((H, W), side)
+    if grid[0] * grid[1] != keep.shape[1]:
         raise ValueError(f"{keep.shape[1]} patches do not tile {H}x{W} pixels")
-    M = keep.view(B, 1, H // side, W // side).repeat_interleave(side, 2).repeat_interleave(side, 3)  # B 1 H W
-    low, high = (0 - _channels(mean, x)) / _channels(std, x), (1 - _channels(mean, x)) / _channels(std, x)
-    return torch.clamp(x * M + cover * (1 - M), low, high)
-
-
-def _channels(values: tuple[float, ...], x: Tensor) -> Tensor:
-    return torch.tensor(values, dtype=x.dtype, device=x.device)[:, None, None]
+    return clamp_to_pixels(paste(x, keep, cover, grid), mean, std)

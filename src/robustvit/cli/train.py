@@ -62,7 +62,7 @@ def train(
     for remark in result.notes:
         note(remark)
     if as_json:
-        print_json({**result.__dict__, "finished": result.is_finished})
+        print_json(result.to_json())
     else:
         _print(result)
     with going_on(f"`robustvit train --resume --output {output}` goes on after update {result.updates_done}"):
@@ -71,8 +71,9 @@ def train(
 
 def _print(result: TrainingResult) -> None:
     lines = {"updates": f"{result.updates_done} of {result.updates}"}
-    if result.accuracy is not None and result.best_accuracy is not None:
-        lines["validation accuracy"] = f"{result.accuracy:.1%} (best {result.best_accuracy:.1%})"
+    if result.score is not None:
+        measure = result.measure
+        lines[f"validation {measure.label.lower()}"] = f"{measure.text(result.score)} (best {measure.text(result.best_score)})"
     if result.unreadable:
         lines["pictures not read"] = f"{len(result.unreadable)}; summary.json names them"
     places = [f"{result.folder}/{name}" for name in ("best", "weights") if (result.folder / name).is_dir()]
@@ -109,8 +110,9 @@ def _progress() -> Iterator[Callable[[Progress], None] | None]:
 
 def _told(progress: Progress) -> str:
     terms = " ".join(f"{name} {value:.3f}" for name, value in progress.terms.items())
-    accuracy = "" if progress.accuracy is None else f" accuracy {progress.accuracy:.1%}"
-    return f"{progress.images_per_second:.0f} images/s {terms}{accuracy}"
+    measure = progress.measure
+    score = "" if progress.score is None else f" {measure.label.lower()} {measure.text(progress.score)}"
+    return f"{progress.images_per_second:.0f} images/s {terms}{score}"
 
 
 def _lines() -> Callable[[Progress], None]:

@@ -129,6 +129,10 @@ class Classification(Task):
         """How many outputs compete."""
         return len(self.columns) if self.columns is not None else self.bound.outputs
 
+    def bind_in_order(self, outputs: int) -> Classification:
+        """Label i is output i."""
+        return replace(self, matching=Matching(outputs, tuple(range(outputs))))
+
     def bind(
         self,
         network: nn.Module,

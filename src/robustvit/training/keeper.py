@@ -39,7 +39,8 @@ class Keeper:
         wanted, workers = run.config.data.workers, run.data.workers
         told = f"data.workers={wanted} are more than the cores of this process; it uses {workers}"
         self.notes: list[str] = [told] if wanted > workers else []
-        self.accuracy: float | None = None
+        self.measure = run.task.primary
+        self.score: float | None = None
         self.best: float | None = None
         self.unreadable: dict[str, str] = {}
         self.window: dict[str, float] = {}
@@ -68,7 +69,7 @@ class Keeper:
         try:
             self.run.load(state)
             kept = state["keeper"]
-            self.accuracy, self.best, self.unreadable = kept["accuracy"], kept["best"], dict(kept["unreadable"])
+            self.score, self.best, self.unreadable = kept["accuracy"], kept["best"], dict(kept["unreadable"])
             self.window, self.window_size, self.is_validation_due = dict(kept["window"]), kept["window_size"], kept["is_due"]
         except (KeyError, IndexError, TypeError, AttributeError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"it does not fit this run: {' '.join(str(error).split())[:300]}") from error
@@ -101,22 +102,24 @@ class Keeper:
             stop: asked on the way whether to leave off; then it is due when the run is resumed.
         """
         run = self.run
-        networks = {"val_accuracy": run.network}
+        name = f"val_{self.measure.key}"
+        networks = {name: run.network}
         if run.ema is not None:
-            networks["val_accuracy_ema"] = run.ema.module
+            networks[f"{name}_ema"] = run.ema.module
         found = {}
         self.is_validation_due = True
-        for name, network in networks.items():
-            if (accuracy := validation.accuracy(network, run.device, stop)) is None:
+        for key, network in networks.items():
+            if (score := validation.score(network, stop)) is None:
                 return
-            found[name] = accuracy
+            found[key] = score
         self.is_validation_due = False
         self._write({"update": run.updates_done, "epoch": round(run.epoch, 4), **found})
-        self.accuracy = found.get("val_accuracy_ema", found["val_accuracy"])
-        name = max(found, key=lambda key: found[key])
-        if self.best is None or found[name] > self.best:
-            self.best = found[name]
-            self._save_weights("best", networks[name], {"val_accuracy": self.best, "averaged": name.endswith("ema")})
+        self.score = found.get(f"{name}_ema", found[name])
+        sign = 1 if self.measure.higher_is_better else -1
+        better = max(found, key=lambda key: sign * found[key])
+        if self.best is None or sign * found[better] > sign * self.best:
+            self.best = found[better]
+            self._save_weights("best", networks[better], {name: self.best, "averaged": better != name})
         self.unreadable.update(validation.unreadable)
 
     def _save_weights(self, place: str, network: Any, extra: Mapping[str, Any]) -> None:
@@ -134,7 +137,7 @@ class Keeper:
         state = run.state()
         for part in run.workers.gather(self.unreadable):
             self.unreadable.update(part)
-        kept = dict(accuracy=self.accuracy, best=self.best, unreadable=self.unreadable)
+        kept = dict(accuracy=self.score, best=self.best, unreadable=self.unreadable)
         state["keeper"] = {**kept, "window": self.window, "window_size": self.window_size, "is_due": self.is_validation_due}
         if run.workers.is_first:
             self.checkpoints.save(state)
@@ -155,7 +158,8 @@ class Keeper:
             self.folder,
             run.updates_done,
             run.updates,
-            self.accuracy,
+            self.measure,
+            self.score,
             self.best,
             dict(self.unreadable),
             tuple(self.notes),
@@ -163,7 +167,7 @@ class Keeper:
         )
         self._save_weights("weights", run.ema.module if run.ema is not None else run.network, {})
         if run.workers.is_first:
-            self._write_json("summary.json", {**result.__dict__, "folder": None, "finished": result.is_finished})
+            self._write_json("summary.json", {**result.to_json(), "folder": None})
             page_writer("training")(read_metrics(self.folder / "metrics.jsonl"), self.folder / "training.png")
         return result
 

@@ -17,6 +17,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from robustvit.data.normalisation import Normalisation
+from robustvit.metrics.measures import Measure
 from robustvit.runtime.files import check_writable, explained
 from robustvit.runtime.interruption import Interruption, finishing_steps
 from robustvit.runtime.locking import locking_output
@@ -41,7 +43,8 @@ class Progress:
         epoch: done, as a fraction.
         images_per_second: since the last report.
         terms: the loss terms of this update.
-        accuracy: of the last validation, or None.
+        score: of the last validation, or None.
+        measure: what the score is.
     """
 
     update: int
@@ -49,7 +52,13 @@ class Progress:
     epoch: float
     images_per_second: float
     terms: Mapping[str, float]
-    accuracy: float | None
+    score: float | None
+    measure: Measure
+
+    @property
+    def accuracy(self) -> float | None:
+        """The score of a classifier."""
+        return self.score
 
 
 @locking_output
@@ -142,13 +151,14 @@ def _make(folder: Path) -> None:
 
 
 def _validation(run: Run) -> Validation | None:
-    pictures = validation_pictures(
+    samples = validation_pictures(
         run.task, run.config.data, img_size=run.protocol.size, seed=run.seed, classes=run.data.classes
     )
-    if pictures is None:
+    if samples is None:
         return None
     size = max(1, run.config.loop.batch_size // run.workers.world)
-    return Validation(pictures, run.protocol, run.mean, run.std, size, run.workers)
+    task, normalisation = run.task.bind_in_order(run.outputs), Normalisation(run.mean, run.std)
+    return Validation(task, samples, run.protocol, normalisation, size, run.workers)
 
 
 def _loop(
@@ -168,7 +178,7 @@ def _loop(
             now = time.perf_counter()
             if report is not None:
                 speed = run.config.loop.batch_size / (now - started)
-                report(Progress(run.updates_done, run.updates, run.epoch, speed, found["terms"], keeper.accuracy))
+                report(Progress(run.updates_done, run.updates, run.epoch, speed, found["terms"], keeper.score, keeper.measure))
             started = now
             stop = _after_update(run, keeper, validation, interruption)
         return keeper.finish()

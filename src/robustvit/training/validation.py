@@ -1,120 +1,116 @@
-"""Accuracy on the validation pictures between epochs: plain, clean, and the same in any number of processes.
+"""The primary measure of the task on the validation samples between epochs, by the same pass over samples as an evaluation.
 
-The suites of `robustvit eval` are for what comes after; this only says how the run is doing.
+Clean images only, and the same number in any number of processes; the suites of `robustvit eval` are for what comes after.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from robustvit.data.normalisation import Normalisation
 from robustvit.data.protocols import Protocol
-from robustvit.data.samples import Sample, SampleSet, UnreadablePictureError
+from robustvit.data.samples import SampleSet
+from robustvit.runtime.evaluation_mode import evaluation_mode
+from robustvit.runtime.prefetch import Prefetch
+from robustvit.tasks.base import Task
+from robustvit.tasks.passes import DecodedBatch, batch_sizes, decoded_batches, predict_images, tally_images
+from robustvit.tasks.tallies import Tallies
 from robustvit.training.distributed import Workers
 
 __all__ = ["Validation"]
 
 CACHE_BYTES = 2**30
-"""Decoded pictures are kept if all of them take less."""
+"""Decoded images are kept if all of them take less."""
 
 
 class Validation:
-    """A set of pictures to validate on.
+    """Samples to validate on.
 
     Args:
-        pictures: with the classes of the training set.
-        protocol: how a picture becomes the network's input.
-        mean, std: of the normalisation.
-        batch_size: pictures at once.
+        task: bound to the outputs of the network.
+        samples: with the classes of the training set.
+        protocol: how an image becomes the network's input.
+        normalisation: of the input.
+        batch_size: images at once.
         workers: each takes every world-th batch.
     """
 
     def __init__(
         self,
-        pictures: SampleSet,
+        task: Task,
+        samples: SampleSet,
         protocol: Protocol,
-        mean: Sequence[float],
-        std: Sequence[float],
+        normalisation: Normalisation,
         batch_size: int,
         workers: Workers,
     ) -> None:
-        self.pictures, self.protocol, self.batch_size, self.workers = pictures, protocol, batch_size, workers
-        self.mean, self.std = torch.tensor(mean)[:, None, None], torch.tensor(std)[:, None, None]
-        self.batches: list[tuple[Tensor, Tensor]] | None = None
+        self.task, self.samples, self.protocol, self.normalisation = task, samples, protocol, normalisation
+        self.batch_size, self.workers = batch_size, workers
+        self.batches: list[DecodedBatch] | None = None
         self.unreadable: list[tuple[str, str]] = []
 
-    @torch.no_grad()
-    def accuracy(self, network: nn.Module, device: torch.device, stop: Callable[[], bool] | None = None) -> float | None:
-        """The share of pictures whose class gets the largest logit. The network's training mode is restored.
+    def score(self, network: nn.Module, stop: Callable[[], bool] | None = None) -> float | None:
+        """The primary measure of the task. The network's training mode is restored.
 
         Args:
             network: to measure.
-            device: of the network.
             stop: asked after every batch whether to leave off; the result is None then, in all processes.
-        """
-        was_training = network.training
-        network.eval()
-        mean, std = self.mean.to(device), self.std.to(device)
-        counts = torch.zeros(3, dtype=torch.float64)  # right, all, processes that left off
-        try:
-            for images, labels in self._batches():
-                if not len(images):  # a process without a batch left still takes part in a sharded network's exchange
-                    network(torch.zeros(1, 3, *self.protocol.size, device=device))
-                    continue
-                logits = network((images.to(device).float() / 255 - mean) / std)
-                right = (logits.argmax(1).cpu() == labels).sum()
-                counts += torch.tensor([right, len(labels), 0], dtype=torch.float64)
-                if stop is not None and not self.workers.is_sharded and stop():  # the parts of a sharded network need all
-                    counts[2] += 1
-                    break
-        finally:
-            network.train(was_training)
-        self.workers.sum([counts])
-        if counts[2]:
-            return None
-        if not counts[1]:
-            raise ValueError(f"no picture of {self.pictures.name} could be read, so there is nothing to validate on")
-        return float(counts[0] / counts[1])
 
-    def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """This process's batches: uint8 [B, 3, H, W] and labels [B]; the same number in every process."""
+        Raises:
+            ValueError: no sample can be read.
+        """
+        parts: list[tuple[int, Tallies]] = []
+        is_stopped = False
+        with evaluation_mode(network):
+            for batch in self._batches():
+                if not len(batch.images):  # a process without a batch left still takes part in a sharded network's exchange
+                    predict_images(self.task, network, self._empty(1), self.normalisation)
+                    continue
+                tallies = tally_images(self.task, network, batch.images, batch.targets, self.normalisation)
+                parts.append((batch.number, tallies))
+                if stop is not None and not self.workers.is_sharded and stop():  # the parts of a sharded network need all
+                    is_stopped = True
+                    break
+        gathered = self.workers.gather((is_stopped, parts))
+        if any(was_stopped for was_stopped, _ in gathered):
+            return None
+        numbered = sorted((pair for _, own in gathered for pair in own), key=lambda pair: pair[0])
+        return self._score(Tallies.join([tallies for _, tallies in numbered]))
+
+    def _score(self, tallies: Tallies) -> float:
+        if not len(tallies):
+            raise ValueError(f"no image of {self.samples.name} could be read, so there is nothing to validate on")
+        return float(self.task.score(tallies, np.ones((1, len(tallies))))[self.task.primary.key][0])
+
+    def _batches(self) -> Iterator[DecodedBatch]:
+        """This process's batches, as many as every other has: the last may be empty."""
         if self.batches is not None:
             yield from self.batches
             return
-        H, W = self.protocol.size
-        made = []
-        for batch in self._decoded():
-            yield batch
-            made.append(batch)
-            if len(self.pictures) * 3 * H * W > CACHE_BYTES:
-                made.clear()
+        self.unreadable = []
+        made: list[DecodedBatch] = []
+        with Prefetch(self._decoded()) as batches:
+            for batch in batches:
+                self.unreadable += batch.skipped
+                yield batch
+                made.append(batch)
+                if len(self.samples) * self._empty(1).nbytes > CACHE_BYTES:
+                    made.clear()
         if made:
             self.batches = made
 
-    def _decoded(self) -> Iterator[tuple[Tensor, Tensor]]:
-        self.unreadable = []
-        world, rank = self.workers.world, self.workers.rank
-        starts = range(0, len(self.pictures), self.batch_size)
-        rounds = -(-len(starts) // world)
-        at = getattr(self.pictures, "at", None)
-        everything = None if at is not None else list(self.pictures)
-        with ThreadPoolExecutor(4) as pool:
-            for i in range(rounds):
-                number = i * world + rank
-                positions = range(number * self.batch_size, min((number + 1) * self.batch_size, len(self.pictures)))
-                batch = [at(p) if at is not None else everything[p] for p in positions]  # type: ignore[index]
-                decoded = [pair for pair in pool.map(self._decode, batch) if pair is not None]
-                if decoded:
-                    yield torch.stack([image for image, _ in decoded]), torch.tensor([label for _, label in decoded])
-                else:
-                    yield torch.empty(0, 3, *self.protocol.size, dtype=torch.uint8), torch.empty(0, dtype=torch.long)
+    def _decoded(self) -> Iterator[DecodedBatch]:
+        rank, world = self.workers.rank, self.workers.world
+        yield from decoded_batches(
+            self.task, self.samples, self.protocol, self.batch_size, lambda number: number % world == rank
+        )
+        own, most = (len(batch_sizes(self.samples, self.batch_size, process, world)) for process in (rank, 0))
+        if own < most:
+            yield DecodedBatch(-1, [], self._empty(0), [], [])
 
-    def _decode(self, picture: Sample) -> tuple[Tensor, int] | None:
-        try:
-            return self.protocol.apply(picture.open()), picture.target()
-        except (UnreadablePictureError, ValueError) as error:
-            self.unreadable.append((picture.id, str(error)))
-            return None
+    def _empty(self, count: int) -> Tensor:
+        return torch.zeros(count, 3, *self.protocol.size, dtype=torch.uint8)

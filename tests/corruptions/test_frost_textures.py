@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from refusals import refused
 
 from robustvit.corruptions.frost_textures import frost_textures
 from robustvit.corruptions.parameters import parameters
@@ -111,15 +112,15 @@ def test_any_images_are_used_where_the_published_ones_are_not_complete(folder: P
 
 
 def test_a_folder_that_is_missing_or_empty_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="nowhere"):
+    with refused(FileNotFoundError, tmp_path / "nowhere"):
         frost_textures(tmp_path / "nowhere")
-    with pytest.raises(FileNotFoundError, match="no images"):
+    with refused(FileNotFoundError, tmp_path):
         frost_textures(tmp_path)
 
 
 def test_a_photograph_too_small_for_a_fixed_size_is_refused(folder: Path) -> None:
     Image.new("RGB", (224, 400)).save(folder / "frost1.png")
-    with pytest.raises(ValueError, match="more than 224x224"):
+    with refused(ValueError, "224x224"):
         frost_textures(folder)[0].fitted((224, 224), "imagenet")
 
 

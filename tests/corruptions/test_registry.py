@@ -9,6 +9,7 @@ from golden import FAMILIES, difference, files, most_different, picture
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from refusals import refused
 
 import robustvit as rv
 
@@ -24,7 +25,7 @@ def test_the_names_are_in_the_canonical_order_and_groups() -> None:
     assert rv.corruption_names("all19") == tuple(NAMES)
     assert rv.corruption_names("noise") == ("gaussian_noise", "shot_noise", "impulse_noise")
     assert rv.corruption_names("weather") == ("snow", "frost", "fog", "brightness")
-    with pytest.raises(ValueError, match="no group of corruptions 'rain'; choose one of common15"):
+    with refused(ValueError, "'rain'", "common15"):
         rv.corruption_names("rain")
 
 
@@ -105,20 +106,20 @@ def test_the_published_random_stream_gives_the_published_pictures(folder: str, n
 
 
 def test_wrong_requests_are_explained() -> None:
-    with pytest.raises(ValueError, match="no corruption 'fogg'; did you mean fog"):
+    with refused(ValueError, "'fogg'", "did you mean fog"):
         rv.corrupt(SMALL, "fogg", 1)
     for severity in (0, 6, True, 2.5, 3.0, "3", None):
-        with pytest.raises(ValueError, match="give 1, 2, 3, 4 or 5 as an integer"):
+        with refused(ValueError, repr(severity), "1, 2, 3, 4 or 5"):
             rv.corrupt(SMALL, "fog", severity)
-    with pytest.raises(ValueError, match="is for 224x224 pixels and the images have 32x32"):
+    with refused(ValueError, "imagenet", "224x224", "32x32"):
         rv.corrupt(SMALL, "fog", 1, family="imagenet")
-    with pytest.raises(ValueError, match="16x40 pixels are too small: corruptions need at least 32x32"):
+    with refused(ValueError, "16x40", "32x32"):
         rv.corrupt(torch.zeros(1, 3, 16, 40, dtype=torch.uint8), "fog", 1)
-    with pytest.raises(TypeError, match=r"must be uint8 .* corrupt before normalising"):
+    with refused(TypeError, "uint8", "float32"):
         rv.corrupt(torch.zeros(1, 3, 32, 32), "fog", 1)
-    with pytest.raises(TypeError, match="cannot corrupt a str"):
+    with refused(TypeError, "str"):
         rv.corrupt("picture.png", "fog", 1)  # type: ignore[type-var]
-    with pytest.raises(ValueError, match="2 sample_ids for 5 images"):
+    with refused(ValueError, "2 sample_ids", "5 images"):
         rv.corrupt(SMALL, "fog", 1, sample_ids=[1, 2])
 
 
@@ -143,5 +144,5 @@ def test_seeds_ids_and_severities_count_by_value_not_by_type() -> None:
 
 @pytest.mark.parametrize("sample_id", [5.0, None, b"cat.jpg", (1, 2)])
 def test_ids_that_are_neither_integers_nor_strings_are_refused(sample_id: object) -> None:
-    with pytest.raises(TypeError, match="give sample ids and seeds as integers or strings"):
+    with refused(TypeError, type(sample_id).__name__):
         rv.corrupt(SMALL[:1], "fog", 1, sample_ids=[sample_id])  # type: ignore[list-item]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from refusals import refused
 
 from robustvit.data.layouts import LayoutError, open_samples
 from robustvit.data.samples import SomeSamples, UnreadablePictureError
@@ -48,12 +49,12 @@ def test_a_tar_file_has_the_same_pictures_as_the_folder(prefix: str, tmp_path: P
 
 def test_tar_files_that_mix_data_sets_or_have_no_pictures_are_refused(tmp_path: Path) -> None:
     mixed = write_tar(tmp_path / "mixed.tar", {"val/cat/a.png": png(0, 0, 0), "imagenet-a/cat/a.png": png(0, 0, 0)})
-    with pytest.raises(LayoutError, match=r"in several places \(imagenet-a, val\)"):
+    with refused(LayoutError, mixed, "imagenet-a", "val"):
         open_samples(mixed)
-    with pytest.raises(LayoutError, match="has no pictures that can be read"):
+    with refused(LayoutError, tmp_path / "empty.tar"):
         open_samples(write_tar(tmp_path / "empty.tar", {}))
     (tmp_path / "bad.tar").write_text("no archive")
-    with pytest.raises(LayoutError, match="has no pictures that can be read"):
+    with refused(LayoutError, tmp_path / "bad.tar"):
         open_samples(tmp_path / "bad.tar")
 
 
@@ -80,13 +81,13 @@ def test_the_shards_of_webdataset_are_read_as_a_stream(shards: Path) -> None:
 
 
 def test_the_split_of_webdataset_comes_from_its_info_file(shards: Path) -> None:
-    with pytest.raises(LayoutError, match=r"expected .*info\.json with a split .*or the names of the shards"):
+    with refused(LayoutError, shards, "info.json"):
         open_samples(f"wds/{shards}")
     split = {"name": "validation", "num_samples": 4, "filenames": ["val-0000.tar", "val-0001.tar"], "shard_lengths": [2, 2]}
     (shards / "_info.json").write_text(json.dumps({"splits": {"validation": split}}))
     assert len(colours(open_samples(f"wds/{shards}"))) == 4
     (shards / "val-0001.tar").unlink()
-    with pytest.raises(FileNotFoundError, match=r"there is no shard .*val-0001\.tar"):
+    with refused(FileNotFoundError, "val-0001.tar"):
         open_samples(f"wds/{shards}")
 
 
@@ -123,5 +124,5 @@ def test_a_data_set_of_hugging_face_without_a_split_is_explained(tmp_path: Path,
     for name in ("cat", "dog"):
         (tmp_path / "Set" / "train" / name).mkdir(parents=True)
         (tmp_path / "Set" / "train" / name / "a.png").write_bytes(png(0, 0, 0))
-    with pytest.raises(LayoutError, match="no split validation or test with columns image and label"):
+    with refused(LayoutError, "Set", "validation", "test", "image", "label"):
         open_samples(f"hfds/{tmp_path}/Set")

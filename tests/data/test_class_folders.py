@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from class_tree import fill
 from PIL import Image
+from refusals import refused
 from timm.data.readers import create_reader
 
 from robustvit.data.layouts import LayoutError, imagenet_c_pictures, open_samples
@@ -81,10 +82,10 @@ def test_only_names_of_data_sets_are_suites() -> None:
 def test_pictures_deeper_than_their_class_are_refused_with_their_place(tmp_path: Path) -> None:
     fill(tmp_path / "set")
     fill(tmp_path / "set" / "more", ("eel",))
-    with pytest.raises(LayoutError, match=r"set/more/eel/0\.png lies deeper than .*set/CLASS/PICTURE.*perhaps .*/set/more\)"):
+    with refused(LayoutError, "set/more/eel/0.png", tmp_path / "set" / "more"):
         open_samples(tmp_path / "set")
     fill(tmp_path / "imagenet" / "train", ("eel",))
-    with pytest.raises(LayoutError, match=r"perhaps .*/imagenet/train\)"):
+    with refused(LayoutError, tmp_path / "imagenet" / "train"):
         open_samples(tmp_path / "imagenet")
 
 
@@ -92,7 +93,7 @@ def test_pictures_deeper_than_their_class_are_refused_with_their_place(tmp_path:
 def test_imagenet_c_does_not_pass_for_clean(group: str, tmp_path: Path) -> None:
     for severity in range(1, 6):
         fill(tmp_path / group / "shot_noise" / str(severity), ("n01", "n02"))
-    with pytest.raises(LayoutError, match="looks like ImageNet-C: choose the suite imagenet-c"):
+    with refused(LayoutError, "imagenet-c"):
         open_samples(tmp_path)
 
 
@@ -121,32 +122,32 @@ def test_hidden_files_and_lists_are_ignored_and_strange_files_are_told(tmp_path:
         assert len(open_samples(tmp_path)) == 4
     (tmp_path / "dog" / "a.heic").touch()
     (tmp_path / "dog" / "b").touch()
-    with pytest.warns(UserWarning, match=r"not read as pictures: 1 files \.heic, 1 files without suffix"):
+    with pytest.warns(UserWarning, match=r"1 files \.heic, 1 files without suffix"):
         assert len(open_samples(tmp_path)) == 4
 
 
 def test_wrong_folders_are_explained(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="there is no"):
+    with refused(FileNotFoundError, tmp_path / "nowhere"):
         open_samples(tmp_path / "nowhere")
-    with pytest.raises(LayoutError, match="is empty; expected a folder for each class"):
+    with refused(LayoutError, tmp_path, "CLASS"):
         open_samples(tmp_path)
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
-    with pytest.raises(LayoutError, match=r"no class folders, only files such as a\.png"):
+    with refused(LayoutError, tmp_path, "a.png"):
         open_samples(tmp_path)
-    with pytest.raises(LayoutError, match="is a file"):
+    with refused(LayoutError, tmp_path / "a.png"):
         open_samples(tmp_path / "a.png")
     (tmp_path / "empty class").mkdir()
-    with pytest.raises(LayoutError, match=r"a\.png lies beside the class folders"):
+    with refused(LayoutError, "a.png"):
         open_samples(tmp_path)
     (tmp_path / "a.png").unlink()
-    with pytest.raises(LayoutError, match="has no pictures in its 1 folders, such as empty class"):
+    with refused(LayoutError, "empty class"):
         open_samples(tmp_path)
 
 
 def test_a_flat_val_and_lone_suites_are_explained(tmp_path: Path) -> None:
     fill(tmp_path / "flat", ("val",))
-    with pytest.raises(LayoutError, match=r"flat/val has no class folders"):
+    with refused(LayoutError, tmp_path / "flat" / "val"):
         open_samples(tmp_path / "flat")
     fill(tmp_path / "suites" / "imagenet-a")
-    with pytest.raises(LayoutError, match="only imagenet-a, which have suites of their own"):
+    with refused(LayoutError, "imagenet-a"):
         open_samples(tmp_path / "suites")

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from refusals import refused
 
 import robustvit as rv
 from robustvit.data.copies import copy_workers, source_records, tree_records
@@ -72,14 +73,14 @@ def test_labels_of_cityscapes_and_coco_are_no_pictures(source: Path, tmp_path: P
     (source / "annotations" / "panoptic_val2017").mkdir(parents=True)
     shutil.copy(source / "cat/a.png", source / "annotations/panoptic_val2017/1.png")
     assert not any("annotations" in p.parts for p in pictures_below(source, "coco"))
-    with pytest.raises(ValueError, match=r"no pictures called \.\.\._leftImg8bit\.png, only such as a\.png; .*--layout coco"):
+    with refused(ValueError, source / "cat", "_leftImg8bit.png", "a.png", "--layout coco"):
         pictures_below(source / "cat", "cityscapes")
 
 
 def test_imagenet_trees_are_made_of_class_folders_only(source: Path) -> None:
-    with pytest.raises(ValueError, match=r"cat/a\.png lies directly in the folder; .*/CLASS/PICTURE\. For .* --layout coco"):
+    with refused(ValueError, source / "cat" / "a.png", "CLASS", "--layout coco"):
         pictures_below(source / "cat", "imagenet")
-    with pytest.raises(ValueError, match=r"source/cat/a\.png lies deeper than that.*perhaps .*/source\."):
+    with refused(ValueError, "source/cat/a.png", source):
         pictures_below(source.parent, "imagenet")
 
 
@@ -165,32 +166,32 @@ def test_unreadable_and_tiny_pictures_are_named(source: Path, tmp_path: Path) ->
 
 def test_other_settings_do_not_mix_into_a_tree(source: Path, tmp_path: Path) -> None:
     corrupt_tree(source, tmp_path / "out", COPYING, workers=1)
-    with pytest.raises(ValueError, match="was made with seed=0 and this run has 1; give another folder"):
+    with refused(ValueError, tmp_path / "out", "seed=0", "1"):
         corrupt_tree(source, tmp_path / "out", replace(COPYING, seed=1), workers=1)
 
 
 def test_wrong_places_are_refused(source: Path, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="there is no folder"):
+    with refused(FileNotFoundError, tmp_path / "nowhere"):
         corrupt_tree(tmp_path / "nowhere", tmp_path / "out", COPYING)
-    with pytest.raises(ValueError, match="lies inside"):
+    with refused(ValueError, source, source / "out"):
         corrupt_tree(source, source / "out", COPYING)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match="has no pictures"):
+    with refused(ValueError, tmp_path / "empty"):
         corrupt_tree(tmp_path / "empty", tmp_path / "out", COPYING)
 
 
 def test_two_pictures_never_become_one_file(source: Path, tmp_path: Path) -> None:
     Image.new("RGB", (64, 64)).save(source / "cat" / "a.jpg")
-    with pytest.raises(ValueError, match="would become the same file"):
+    with refused(ValueError, "cat/a.jpg", "cat/a.png"):
         corrupt_tree(source, tmp_path / "out", COPYING, workers=1)
     assert corrupt_tree(source, tmp_path / "out", replace(COPYING, file_format="same"), workers=1).written == 16
 
 
 def test_groups_stand_for_their_corruptions() -> None:
     assert copied_names(["noise", "fog", "shot_noise"]) == ("gaussian_noise", "shot_noise", "impulse_noise", "fog")
-    with pytest.raises(ValueError, match="no group of corruptions 'rain'"):
+    with refused(ValueError, "'rain'"):
         copied_names(["rain"])
-    with pytest.raises(ValueError, match=r"or a corruption by its name; did you mean fog"):
+    with refused(ValueError, "'fogg'", "did you mean fog"):
         copied_names(["fogg"])
 
 
@@ -235,12 +236,12 @@ def test_another_source_does_not_mix_into_a_tree_but_a_moved_one_may_go_on(sourc
     other = tmp_path / "other"
     shutil.copytree(source, other)
     Image.new("RGB", (90, 90)).save(other / "cat" / "a.png")
-    with pytest.raises(ValueError, match=r"was made from .*/source, and .*/other has other pictures; give another folder"):
+    with refused(ValueError, out, source, other):
         corrupt_tree(other, out, COPYING, workers=1)
     source.rename(tmp_path / "moved")
     moved = corrupt_tree(tmp_path / "moved", out, COPYING, workers=1)
     assert (moved.written, moved.present) == (0, 12)
-    assert "source has moved to" in moved.notes[0]
+    assert all(str(tmp_path / name) in moved.notes[0] for name in ("source", "moved"))
     Image.new("RGB", (90, 90)).save(tmp_path / "moved" / "dog" / "added.png")
     grown = corrupt_tree(tmp_path / "moved", out, COPYING, workers=1)
     assert (grown.written, grown.present, grown.notes) == (4, 12, ())
@@ -253,14 +254,13 @@ def test_versions_that_made_the_files_are_listed_and_a_mixture_is_told(
     monkeypatch.setattr(tree_records, "version", lambda package: "99.0")
     done = corrupt_tree(source, tmp_path / "out", COPYING, workers=1)
     assert json.loads((tmp_path / "out/manifest.json").read_text())["robustvit"][-1] == "99.0"
-    assert "made by robustvit" in done.notes[0]
-    assert "and 99.0, which may differ" in done.notes[0]
+    assert "99.0" in done.notes[0]
 
 
 def test_a_damaged_manifest_is_explained(source: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "manifest.json").write_text("{")
-    with pytest.raises(ValueError, match=r"manifest\.json is damaged .*; move it away, or give another folder"):
+    with refused(ValueError, tmp_path / "out" / "manifest.json"):
         corrupt_tree(source, tmp_path / "out", COPYING, workers=1)
 
 
@@ -311,18 +311,18 @@ def test_a_full_disk_is_told_and_finished_files_are_listed(
     else:  # a folder that cannot be written to, seen from the other process
         out.mkdir()
         (out / "gaussian_noise").write_text("in the way")
-    with pytest.raises(OSError, match="is full; make room and run again" if workers == 1 else "cannot write into the folder"):
+    with refused(OSError, out):
         corrupt_tree(source, out, COPYING, workers=workers)
     assert len((out / "checksums-0-of-1.sha256").read_text().splitlines()) in (0, 4)
 
 
 def test_photographs_of_frost_are_checked_before_the_work_starts(source: Path, tmp_path: Path) -> None:
     (tmp_path / "frost").mkdir()
-    for content, told in ((None, "no images in frost_folder"), ("no picture", "cannot identify image file")):
+    for content, named in ((None, tmp_path / "frost"), ("no image", "frost1.png")):
         if content:
             (tmp_path / "frost" / "frost1.png").write_text(content)
         frost = replace(COPYING, frost_folder=str(tmp_path / "frost"))
-        with pytest.raises((OSError, ValueError), match=told):
+        with refused((OSError, ValueError), named):
             corrupt_tree(source, tmp_path / "out", frost, workers=1)
     assert not (tmp_path / "out").exists()
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -183,13 +184,13 @@ def test_splits_and_seeds_share_no_picture() -> None:
 
 def test_iterating_ends_and_bad_requests_are_refused() -> None:
     assert len(list(Scenes("train", 3))) == 3  # type: ignore[call-overload]
-    with pytest.raises(IndexError, match="picture 3 of 3; give an index from 0 to 2"):
+    with refused(IndexError, "3 of 3", "0 to 2"):
         Scenes("train", 3)[3]
-    with pytest.raises(ValueError, match="scenes of 8x32 pixels cannot be drawn; give at least 16x16"):
+    with refused(ValueError, "8x32", "16x16"):
         scene(0, 0, (8, 32))
-    with pytest.raises(ValueError, match=r"Hints\(colour=2, texture=0\.9\) is not possible"):
+    with refused(ValueError, "colour=2"):
         scene(0, 0, hints=Hints(colour=2))
-    with pytest.raises(ValueError, match="length=0"):
+    with refused(ValueError, "length=0"):
         Scenes("train", 0)
 
 

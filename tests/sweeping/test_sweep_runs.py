@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import refused
 from tiny_sweeps import RATES, TINY, tiny_sweep
 
 from robustvit.evaluation.results import Results
@@ -142,22 +143,22 @@ def recipe(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("changed", "named"),
     [
-        (dict(resume=False), "--resume goes on with it"),
-        (dict(limit=5), "limit was 6 and is 5"),
-        (dict(suite=("clean", "blur")), "suites was"),
-        (dict(data="scenes-easy:11"), "data was 'scenes-easy:12'"),
-        (dict(vary=["optimizer.weight_decay=0,1"]), "varied was"),
-        (dict(changes=(*TINY, "augment.flip=0.1")), "augment.flip was 0.5 and is 0.1"),
-        (dict(changes=(*TINY, "loop.max_updates=1")), "loop.max_updates was 2 and is 1"),
+        (dict(resume=False), ("--resume",)),
+        (dict(limit=5), ("limit", "6", "5")),
+        (dict(suite=("clean", "blur")), ("suites", "blur")),
+        (dict(data="scenes-easy:11"), ("data", "'scenes-easy:12'", "'scenes-easy:11'")),
+        (dict(vary=["optimizer.weight_decay=0,1"]), ("varied", "weight_decay")),
+        (dict(changes=(*TINY, "augment.flip=0.1")), ("augment.flip", "0.5", "0.1")),
+        (dict(changes=(*TINY, "loop.max_updates=1")), ("loop.max_updates", "2", "1")),
     ],
 )
 def test_other_settings_in_the_same_folder_are_refused(
-    changed: dict[str, Any], message: str, whole: tuple[Path, SweepResult]
+    changed: dict[str, Any], named: tuple[str, ...], whole: tuple[Path, SweepResult]
 ) -> None:
     before = {path: path.stat().st_mtime_ns for path in whole[0].rglob("*")}
-    with pytest.raises(SweepSettingsError, match=message):
+    with refused(SweepSettingsError, *named):
         tiny_sweep(whole[0], **{"resume": True, **changed})
     assert {path: path.stat().st_mtime_ns for path in whole[0].rglob("*")} == before
 
@@ -165,7 +166,7 @@ def test_other_settings_in_the_same_folder_are_refused(
 def test_a_changed_recipe_is_refused_not_reused(recipe: Path, tmp_path: Path) -> None:
     tiny_sweep(tmp_path / "sweep", recipe=recipe, seeds=(0,))
     recipe.write_text("optimizer: {weight_decay: 0.5}\n")
-    with pytest.raises(SweepSettingsError, match=r"optimizer.weight_decay was 0.05 and is 0.5; give another --output"):
+    with refused(SweepSettingsError, "optimizer.weight_decay", "0.05", "0.5", "--output"):
         tiny_sweep(tmp_path / "sweep", recipe=recipe, seeds=(0,), resume=True)
 
 
@@ -181,24 +182,24 @@ def test_without_its_summary_a_sweep_measures_anew_what_was_measured_otherwise(t
 
 Mistake = tuple[dict[str, Any], type[Exception], str]
 MISTAKES: list[Mistake] = [
-    (dict(vary=["methods.adl.tua=1,2"]), ConfigError, "methods.adl.tua is not known; did you mean tau"),
-    (dict(vary=["methods.adl.tau=1,x"]), ConfigError, "methods.adl.tau is 'x'"),
-    (dict(vary=["model.tap=1,4", "methods.adl={tau: 2},{tau: 2.0}"]), ValueError, "is the same run as"),
-    (dict(suite=("clean", "storm")), ValueError, "there is no suite 'storm'"),
+    (dict(vary=["methods.adl.tua=1,2"]), ConfigError, "methods.adl.tua"),
+    (dict(vary=["methods.adl.tau=1,x"]), ConfigError, "methods.adl.tau"),
+    (dict(vary=["model.tap=1,4", "methods.adl={tau: 2},{tau: 2.0}"]), ValueError, "tau"),
+    (dict(suite=("clean", "storm")), ValueError, "'storm'"),
     (dict(limit=0), ValueError, "limit=0"),
-    (dict(data="/nowhere"), FileNotFoundError, "there is no /nowhere"),
-    (dict(data=None), ValueError, "give --data PATH"),
-    (dict(seeds=(0, 0)), ValueError, "given twice"),
-    (dict(changes=(*TINY, "data.train=/nowhere")), FileNotFoundError, "there is no /nowhere"),
-    (dict(suite=("imagenet-a",)), ValueError, "this one has 10"),
+    (dict(data="/nowhere"), FileNotFoundError, "/nowhere"),
+    (dict(data=None), ValueError, "--data"),
+    (dict(seeds=(0, 0)), ValueError, "0 "),
+    (dict(changes=(*TINY, "data.train=/nowhere")), FileNotFoundError, "/nowhere"),
+    (dict(suite=("imagenet-a",)), ValueError, "10"),
 ]
 
 
-@pytest.mark.parametrize(("options", "kind", "message"), MISTAKES, ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(("options", "kind", "named"), MISTAKES, ids=lambda value: value if isinstance(value, str) else "")
 def test_mistakes_are_found_before_any_training(
-    options: dict[str, Any], kind: type[Exception], message: str, tmp_path: Path
+    options: dict[str, Any], kind: type[Exception], named: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(kind, match=message):
+    with refused(kind, named):
         tiny_sweep(tmp_path / "sweep", **options)
     assert not (tmp_path / "sweep").exists()
 
@@ -215,6 +216,6 @@ def test_a_disk_that_cannot_be_written_stops_the_sweep(tmp_path: Path, monkeypat
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("robustvit.sweeping.cell_run.train", full)
-    with pytest.raises(OSError, match="No space left"):
+    with refused(OSError, "No space left"):
         tiny_sweep(tmp_path, RATES)
     assert [cell["state"] for cell in json.loads((tmp_path / "sweep.json").read_text())["cells"]] == ["waiting"] * 4

@@ -38,7 +38,7 @@ COMMANDS = {
     "analyze": Command("robustvit.cli.analyze", "look inside networks: attention, stability, groups of tokens, noise"),
     "sweep": Command("robustvit.cli.sweep", "train and measure a grid of settings and seeds, with mean and spread: ablations"),
     "attack": Command("robustvit.cli.attack", "measure how much of a classifier's accuracy survives attacks on its images"),
-    "corrupt": Command("robustvit.cli.corrupt", "write a corrupted copy of a data set, as ImageNet-C, Cityscapes-C or COCO-C"),
+    "corrupt": Command("robustvit.cli.corrupt", "write a corrupted copy of a dataset, as ImageNet-C, Cityscapes-C or COCO-C"),
     "demo": Command("robustvit.cli.demo", "train a plain and a robust network in minutes, measure both, write a report"),
 }
 
@@ -80,7 +80,7 @@ def _help() -> str:
         [
             "usage: robustvit COMMAND [OPTIONS]",
             "",
-            "Vision transformers that keep working when the picture does not.",
+            "Vision transformers that keep working when the image does not.",
             "",
             "commands:",
             *(f"  {name:<{width}}  {command.summary}" for name, command in COMMANDS.items()),

@@ -1,4 +1,4 @@
-"""`robustvit corrupt`: a corrupted copy of a data set, in the layout of the published ones."""
+"""`robustvit corrupt`: a corrupted copy of a dataset, in the layout of the published ones."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ def corrupt(
     workers: Annotated[int | None, tyro.conf.arg(metavar="N")] = None,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
-    """Write corrupted copies of the pictures below SRC to DST, in the layout of ImageNet-C, Cityscapes-C or COCO-C.
+    """Write corrupted copies of the images below SRC to DST, in the layout of ImageNet-C, Cityscapes-C or COCO-C.
 
-    A second run does only what is missing, and the copies of pictures that were replaced since then. Under torchrun, the
-    processes share the pictures. Annotations are not touched.
+    A second run does only what is missing, and the copies of images that were replaced since then. Under torchrun, the
+    processes share the images. Annotations are not touched.
 
     Args:
-        source: folder with the pictures: SRC/CLASS/PICTURE; for cityscapes ..._leftImg8bit files at any depth; for coco any.
+        source: folder with the images: SRC/CLASS/IMAGE; for cityscapes ..._leftImg8bit files at any depth; for coco any.
         destination: folder for DST/CORRUPTION/SEVERITY/... (coco: DST/CORRUPTION_SEVERITY/...), manifest and checksums.
         layout: imagenet crops to 224 pixels and writes JPEG; cityscapes and coco keep size and format.
         names: corruptions, or all19, common15, extra4, noise, blur, weather, digital.
         severities: of 1 to 5.
-        size: side of the square that pictures are cropped to (imagenet: 224).
+        size: side of the square that images are cropped to (imagenet: 224).
         whole: do not crop (cityscapes, coco: always).
-        file_format: jpeg, png, or same as the picture.
+        file_format: jpeg, png, or same as the image.
         quality: of JPEG files.
-        seed: of the randomness; with the path of a picture it decides what happens to it.
+        seed: of the randomness; with the path of an image it decides what happens to it.
         bgr: swap red and blue for the corruptions, as the published Cityscapes-C and COCO-C do.
         frost_folder: photographs for frost instead of generated textures.
         ignore_orientation: take pixels as they are stored, as the published copies do; otherwise they are set upright by the
             EXIF tag of cameras. Copies have no tag.
-        workers: processes, at most and by default one a core (of those on this machine, under torchrun).
+        workers: processes, at most and by default one per core (of those on this machine, under torchrun).
         as_json: print JSON.
     """
     _check(severities, size, whole, quality, workers, layout)
@@ -88,7 +88,7 @@ def _run(source: Path, destination: Path, copying: Copying, workers: int | None,
         done = corrupt_tree(source, destination, copying, workers=workers, rank=rank, world=world, report=report)
     if world == 1 and done.skipped and not done.written and not done.present:
         name, reason = done.skipped[0]
-        raise ValueError(f"no picture of {source} could be read; the first is {name}: {reason}")
+        raise ValueError(f"no image of {source} could be read; the first is {name}: {reason}")
     if rank == 0:
         _tell(destination, done, world, as_json)
 
@@ -99,12 +99,12 @@ def _tell(destination: Path, done: TreeSummary, world: int, as_json: bool) -> No
         note(message)
     if done.changed:
         some = ", ".join(done.changed[:3]) + (", ..." if len(done.changed) > 3 else "")
-        note(f"{len(done.changed)} pictures were replaced since they were copied ({some}); their copies are made again")
+        note(f"{len(done.changed)} images were replaced since they were copied ({some}); their copies are made again")
     if as_json:
         print_json({"destination": destination, "process": 0, "processes": world, **asdict(done)})
         return
     whose = f" by the first of {world} processes" if world > 1 else ""
-    count = f"{len(done.skipped)} picture{'s' * (len(done.skipped) != 1)}"
+    count = f"{len(done.skipped)} image{'s' * (len(done.skipped) != 1)}"
     skipped = f", {count} could not be read (named in skipped-*.txt)" if done.skipped else ""
     text = f"{destination}: {done.written} files written{whose}, {done.present} were there already{skipped}"
     tables().print(text, highlight=False, soft_wrap=True)
@@ -115,7 +115,7 @@ def _check(severities: tuple[int, ...], size: int | None, whole: bool, quality: 
         raise ValueError(f"--severities {' '.join(map(str, severities))}: give some of 1, 2, 3, 4, 5")
     if size is not None and (whole or layout != "imagenet"):
         raise ValueError(
-            "--size crops pictures; it cannot be given with --whole or for cityscapes and coco, which keep them whole"
+            "--size crops images; it cannot be given with --whole or for cityscapes and coco, which keep them whole"
         )
     if size is not None and size < 32:
         raise ValueError(f"--size {size} is too small: corruptions need at least 32 pixels")

@@ -23,7 +23,7 @@ def demo(
     output: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("runs/demo"),
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
-    """Train a plain ViT and a same-size FAN with TAP and ADL on generated pictures, and measure what survives corruption.
+    """Train a plain ViT and a same-size FAN with TAP and ADL on generated images, and measure what survives corruption.
 
     Takes about five minutes on two cores. Run again after an interruption, it goes on where it was.
 

@@ -1,4 +1,4 @@
-"""`robustvit eval`: how much of the accuracy survives, for any classifier and any folder of pictures."""
+"""`robustvit eval`: how much of the accuracy survives, for any classifier and any folder of images."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def print_results(results: Results, table: Table, compared: Callable[[Difference
         console.print(_differences(results, compared))
     skipped = sum(len(model.skipped) for model in results.models)
     if skipped:
-        console.print(f"{skipped} pictures could not be read; results.json names them", highlight=False)
+        console.print(f"{skipped} images could not be read; results.json names them", highlight=False)
     note_untrained([model.name for model in results.models if model.is_untrained])
     for model in results.models:
         if lost := sum(cell.no_answer for cell in model.cells):

@@ -46,15 +46,15 @@ def sweep(
     Ctrl-C keeps what is done, and the same command with --resume goes on. A run that fails does not stop the others.
 
     Args:
-        recipe: name or YAML file, as `robustvit train` takes it; without one, fan_vit_nano on the embedded data set.
+        recipe: name or YAML file, as `robustvit train` takes it; without one, fan_vit_nano on the embedded dataset.
         vary: a setting and its values, which are YAML; given several times, every combination is run.
         seeds: of the runs: 0,1,2 or 0 1 2.
         set: change a setting of all runs; may be given several times.
         twin: the recipe's CPU-size twin, to try it out.
-        data: pictures to measure the runs on, as `robustvit eval` takes them; by default the recipe's data.val.
+        data: images to measure the runs on, as `robustvit eval` takes them; by default the recipe's data.val.
         suite: what to measure, as in `robustvit eval`.
-        limit: measure on that many pictures, the same for every run.
-        batch_size: pictures at once in measuring.
+        limit: measure on that many images, the same for every run.
+        batch_size: images at once in measuring.
         output: folder for the runs, sweep.json, sweep.csv, sweep.md, sweep.png and sweep.svg.
         resume: go on with the sweep in the folder; failed runs are tried again, and values and seeds may be added.
         plan: only show the runs, and which of them are done.
@@ -116,7 +116,7 @@ def _print_plan(result: SweepResult, as_json: bool) -> None:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[SweepProgress], None] | None]:
-    """Shows the run at work, its steps and the time left on stderr; off a terminal, its stages and a line a minute."""
+    """Shows the run at work, its steps and the time left on stderr; off a terminal, its stages and one line per minute."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 

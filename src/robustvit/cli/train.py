@@ -35,7 +35,7 @@ def train(
 
     robustvit train fan/vit_tiny --set data.train=imagenet/train --set data.val=imagenet/val
 
-    Without a recipe: fan_vit_nano on the embedded data set. Under torchrun, all processes work on one batch.
+    Without a recipe: fan_vit_nano on the embedded dataset. Under torchrun, all processes work on one batch.
 
     Args:
         recipe: a name that `robustvit recipes` lists, or a YAML file; see docs/training.md for its sections.
@@ -75,7 +75,7 @@ def _print(result: TrainingResult) -> None:
         measure = result.measure
         lines[f"validation {measure.label.lower()}"] = f"{measure.text(result.score)} (best {measure.text(result.best_score)})"
     if result.unreadable:
-        lines["pictures not read"] = f"{len(result.unreadable)}; summary.json names them"
+        lines["images not read"] = f"{len(result.unreadable)}; summary.json names them"
     places = [f"{result.folder}/{name}" for name in ("best", "weights") if (result.folder / name).is_dir()]
     lines["weights"] = f"{' and '.join(places)} (model.safetensors, config.json)"
     lines["curves"] = f"{result.folder}/training.png"
@@ -86,7 +86,7 @@ def _print(result: TrainingResult) -> None:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[Progress], None] | None]:
-    """Shows images/s, time left and loss terms on stderr; a line a minute off a terminal, silent in other processes."""
+    """Shows images/s, time left and loss terms on stderr; one line per minute off a terminal, silent in other processes."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar

@@ -1,6 +1,6 @@
 """Blur: Gaussian, defocus, zoom and motion.
 
-All work picture by picture, in the cache, and truncate. They compute in the dtype of the draws: float32, or float64 where
+All work image by image, in the cache, and truncate. They compute in the dtype of the draws: float32, or float64 where
 published files are to be repeated.
 """
 
@@ -48,7 +48,7 @@ def motion_blur_at(
     Args:
         images: uint8 [B, 3, H, W].
         radius, sigma: of the streak, in pixels.
-        angles: degrees, one a picture.
+        angles: degrees, one an image.
         family: all but `arbitrary` pass through 16-bit integers, as published.
         dtype: of the sums; float64 repeats the published bytes.
     """
@@ -56,7 +56,7 @@ def motion_blur_at(
     # floor(floor(257 c + 0.5) / 257) = floor(c + 0.5 / 257)
     raised = 0.0 if family == "arbitrary" else 0.5 / 257
     for out, picture, angle in zip(result, images, angles, strict=True):
-        # Level streaks follow rows, where pictures are flat most often: sums are whole, and their last bits decide.
+        # Level streaks follow rows, where images are flat most often: sums are whole, and their last bits decide.
         is_level = abs(sine_and_cosine(math.radians(angle))[0]) * 2 * radius <= 0.5
         if is_level or dtype == torch.float64:
             c = streak(picture.double(), radius, sigma, angle)
@@ -112,7 +112,7 @@ class Disk:
 
     @property
     def margin(self) -> int:
-        """Pixels around a picture that its blurred version depends on."""
+        """Pixels around an image that its blurred version depends on."""
         return self.reach + len(self.taps) // 2
 
 
@@ -212,7 +212,7 @@ def _mirrored(picture: Tensor, margin: int, dtype: torch.dtype) -> Tensor:
 
 
 def zoom_blur(images: Tensor, zooms: Sequence[float], setting: Setting) -> Tensor:
-    """The mean of the picture and its enlargements; computed in float32, as published."""
+    """The mean of the image and its enlargements; computed in float32, as published."""
     result = empty_bytes(images)
     for out, picture in zip(result, images, strict=True):
         x = to_unit(picture)

@@ -1,6 +1,6 @@
 """What cameras, displays and encoders do: brightness, contrast, saturation, large pixels, JPEG; and elastic distortion.
 
-Maps from bytes to bytes are computed in float64 once and kept as tables; pictures are looked up channel by channel, to stay in
+Maps from bytes to bytes are computed in float64 once and kept as tables; images are looked up channel by channel, to stay in
 the cache.
 """
 
@@ -53,7 +53,7 @@ def _brightness_table(c: float, device: torch.device) -> Tensor:
 
 
 def contrast(images: Tensor, parameters: float, setting: Setting) -> Tensor:
-    """Draws every channel towards its mean over the picture.
+    """Draws every channel towards its mean over the image.
 
     Args:
         images: uint8 [B, 3, H, W].
@@ -126,7 +126,7 @@ def _saturation_table(m: float, b: float, device: torch.device) -> tuple[Tensor,
 
 
 def pixelate(images: Tensor, parameters: float, setting: Setting) -> Tensor:
-    """Shrinks pictures by averaging and enlarges them without.
+    """Shrinks images by averaging and enlarges them without.
 
     Args:
         images: uint8 [B, 3, H, W].
@@ -160,7 +160,7 @@ def _reduced(image: Image.Image, size: tuple[int, int]) -> Image.Image:
 
 @lru_cache(maxsize=1024)
 def _may_reduce(size: tuple[int, int], small: tuple[int, int]) -> bool:
-    """Whether `_reduced` does what `resize` does, tried on noise: for tall pictures Pillow may take columns before rows."""
+    """Whether `_reduced` does what `resize` does, tried on noise: for tall images Pillow may take columns before rows."""
     (W, H), (w, h) = size, small
     if W % w or H % h:
         return False
@@ -198,7 +198,7 @@ def jpeg_compression(images: Tensor, parameters: int, setting: Setting) -> Tenso
 
 @lru_cache(maxsize=16)
 def _jpeg_encoding(quality: int) -> tuple[Any, ...]:
-    """What `Image.save` tells Pillow's encoder: to find it out anew for every picture takes as long as a tenth of the work."""
+    """What `Image.save` tells Pillow's encoder: to find it out anew for every image takes as long as a tenth of the work."""
     example = Image.new("RGB", (16, 16))
     example.save(BytesIO(), "JPEG", quality=quality)
     return ("RGB", *example.encoderconfig)

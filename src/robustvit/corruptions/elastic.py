@@ -1,6 +1,6 @@
 """Elastic distortion: a random affine map, then a smooth random field of displacements.
 
-Where the published stream is repeated (draws of float64), pictures are read between their pixels in double precision.
+Where the published stream is repeated (draws of float64), images are read between their pixels in double precision.
 Otherwise positions are whole fractions of a pixel, so that every sum is one of whole numbers: see `sampling`.
 """
 
@@ -35,7 +35,7 @@ GRID = 2**18
 
 
 def elastic_transform(images: Tensor, parameters: tuple[float, float, float] | float, setting: Setting) -> Tensor:
-    """Stretches pictures like rubber.
+    """Stretches images like rubber.
 
     Args:
         images: uint8 [B, 3, H, W].
@@ -129,7 +129,7 @@ def _per_axis(x: float, y: float, device: torch.device) -> Tensor:
 
 @lru_cache(maxsize=16)
 def _pixel_centres(H: int, W: int, device: torch.device) -> Tensor:
-    """(x, y) of the pixels [2, H, W], where -1 and 1 are the outer edges of the picture."""
+    """(x, y) of the pixels [2, H, W], where -1 and 1 are the outer edges of the image."""
     x, y = ((2 * torch.arange(n, dtype=torch.float64) + 1) / n - 1 for n in (W, H))
     return torch.stack([x.expand(H, W), y[:, None].expand(H, W)]).to(device)
 

@@ -2,7 +2,7 @@
 
 They give the same bits on every processor. A processor is free in the order of long sums, as in products of matrices, and may
 round a product and its sum at once; so every sum here is made of single operations in a stated order, or of whole numbers that
-are exact in any order. All take maps [..., H, W], and work picture by picture: what lies between two steps stays in the cache.
+are exact in any order. All take maps [..., H, W], and work image by image: what lies between two steps stays in the cache.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 Border = Literal["replicate", "mirror", "reflect", "black"]
-"""What lies outside: the edge again and again (a a | a b c), the picture mirrored with its edge (b a | a b c) or without it
+"""What lies outside: the edge again and again (a a | a b c), the image mirrored with its edge (b a | a b c) or without it
 (c b | a b c), or nothing (0 0 | a b c)."""
 
 NUDGE = {torch.float32: 6e-5, torch.float64: 1e-9}
@@ -76,7 +76,7 @@ def gaussian_filter(
 
 
 def blur_bytes(picture: Tensor, sigma: float, dtype: torch.dtype, out: Tensor) -> None:
-    """Gaussian of one picture, uint8 [C, H, W] -> uint8 `out`, the edge replicated, truncated; flat areas keep their level.
+    """Gaussian of one image, uint8 [C, H, W] -> uint8 `out`, the edge replicated, truncated; flat areas keep their level.
 
     Levels are counted from the middle of their range, which halves the rounding errors.
     """
@@ -187,10 +187,10 @@ def enlarged(maps: Tensor, size: tuple[int, int]) -> Tensor:
 
 
 def add_zoomed(total: Tensor, picture: Tensor, zooms: Sequence[float], *, centred: bool) -> None:
-    """Add to `total` the centre of the picture, enlarged `zoom` times to its size by corner-aligned bilinear interpolation.
+    """Add to `total` the centre of the image, enlarged `zoom` times to its size by corner-aligned bilinear interpolation.
 
     Args:
-        total, picture: [C, H, W], contiguous.
+        total, image: [C, H, W], contiguous.
         zooms: each at least 1.
         centred: after enlarging, keep the centre (fixed sizes) or the top left (arbitrary sizes).
     """
@@ -295,7 +295,7 @@ def _merged(taps: list[Tap]) -> list[Tap]:
 
 
 def _sum_shifted(out: Tensor, picture: Tensor, taps: list[Tap]) -> None:
-    """out = sum of weight * picture[clamp(y + dy), clamp(x + dx)], from views of the padded picture: all [C, H, W]."""
+    """out = sum of weight * image[clamp(y + dy), clamp(x + dx)], from views of the padded image: all [C, H, W]."""
     H, W = picture.shape[-2:]
     down, right = ([0, *offsets] for offsets in ([dy for _, dy, _ in taps], [dx for _, _, dx in taps]))
     up, left = -min(down), -min(right)

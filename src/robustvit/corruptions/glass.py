@@ -1,8 +1,8 @@
 """Glass blur: pixels take the place of pixels near by, between two Gaussian blurs.
 
-The published program walks backwards through the picture and copies to every pixel one of its neighbours, which may have been
+The published program walks backwards through the image and copies to every pixel one of its neighbours, which may have been
 overwritten before. Here nothing is walked: for each pass the map "pixel -> where its value comes from" is solved as a whole by
-pointer jumping, the maps of the passes are composed, and the picture is read once through the result.
+pointer jumping, the maps of the passes are composed, and the image is read once through the result.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def glass_blur(images: Tensor, parameters: tuple[float, int, int], setting: Sett
 
 
 def _steps(setting: Setting, reach: int, passes: int, H: int, W: int) -> Iterator[np.ndarray]:
-    """For each picture int32 [passes, visits]: how far the source is from the pixel visited, in pixels of the raster.
+    """For each image int32 [passes, visits]: how far the source is from the pixel visited, in pixels of the raster.
 
     Columns and rows move by -reach .. reach - 1 each: one way less far than the other, as published.
     """

@@ -2,7 +2,7 @@
 
 Where the published stream is repeated (draws of float64) the formulas are computed as they stand. Otherwise each value takes
 one 16-bit word, which is looked up in a table of equally likely outcomes: probabilities are right to 1 in 65536. That happens
-picture by picture, to stay in the cache, and on the CPU, where the words are drawn; so every device gets the same bytes.
+image by image, to stay in the cache, and on the CPU, where the words are drawn; so every device gets the same bytes.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def impulse_noise(images: Tensor, share: float, setting: Setting) -> Tensor:
 
 
 def _value_by_value(images: Tensor, draws: KeyedDraws, spoil: Callable[[Tensor, np.ndarray, Tensor], None]) -> Tensor:
-    """`spoil` the values of each picture, given as many 16-bit words, into new memory."""
+    """`spoil` the values of each image, given as many 16-bit words, into new memory."""
     result = empty_bytes(images.cpu())
     pictures = images.cpu().flatten(1)
     for out, picture, words in zip(result.flatten(1), pictures, draws.words(pictures.shape[1]), strict=True):

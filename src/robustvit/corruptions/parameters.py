@@ -3,7 +3,7 @@
 `imagenet` is for exactly 224 x 224 pixels (ImageNet-C), `cifar` for 32 x 32 (CIFAR-10-C, CIFAR-100-C), `tiny` for 64 x 64
 (Tiny-ImageNet-C) and `arbitrary` for any size from 32 x 32 on (Cityscapes-C, COCO-C). `arbitrary` has the parameters of
 `imagenet` but for elastic_transform; what else differs is in the corruptions themselves. Parameters are not rescaled with the
-image: 3 pixels of blur are milder on a large picture.
+image: 3 pixels of blur are milder on a large image.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FAMILIES: tuple[Family, ...] = get_args(Family)
 SIZES: dict[Family, int] = {"imagenet": 224, "cifar": 32, "tiny": 64}
 SEVERITIES: tuple[int, ...] = (1, 2, 3, 4, 5)
 SMALLEST = 32
-"""Pixels that the shorter side of a picture must have."""
+"""Pixels that the shorter side of an image must have."""
 
 
 def _zooms(*ranges: tuple[float, int]) -> list[tuple[float, ...]]:
@@ -136,7 +136,7 @@ TINY: dict[str, list[Any]] = {
     "saturate": [(0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (30, 0.2)],
 }
 
-# alpha alone: without the affine part, the field follows from the size of the picture
+# alpha alone: without the affine part, the field follows from the size of the image
 ARBITRARY = {**IMAGENET, "elastic_transform": [12.5, 16.25, 21.25, 25, 30]}
 
 _TABLES: dict[Family, dict[str, list[Any]]] = {"imagenet": IMAGENET, "cifar": CIFAR, "tiny": TINY, "arbitrary": ARBITRARY}
@@ -148,5 +148,5 @@ def parameters(name: str, severity: int, family: Family) -> Any:
 
 
 def family_of_size(H: int, W: int) -> Family:
-    """The family made for pictures of this size; `arbitrary` where none is."""
+    """The family made for images of this size; `arbitrary` where none is."""
     return next((family for family, side in SIZES.items() if H == W == side), "arbitrary")

@@ -1,4 +1,4 @@
-"""From bytes to the unit interval and back, and what a corruption is told besides its picture."""
+"""From bytes to the unit interval and back, and what a corruption is told besides its image."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["Setting", "empty_bytes", "store_bytes", "strips", "to_unit"]
 
 @dataclass(frozen=True)
 class Setting:
-    """What a corruption is told besides pictures and parameters.
+    """What a corruption is told besides images and parameters.
 
     Attributes:
         family: whose rules apply where the families differ in more than parameters.
-        draws: the randomness, for as many pictures as there are.
+        draws: the randomness, for as many images as there are.
         frost_folder: photographs of frost to use instead of the generated ones.
     """
 
@@ -93,12 +93,12 @@ def store_bytes(values: Tensor, out: Tensor, *, cut: bool = True) -> None:
 
 
 def strips(H: int, row: int, values: int = 2**16) -> list[slice]:
-    """The rows of a picture in groups of about so many values, which stay in the cache between two operations.
+    """The rows of an image in groups of about so many values, which stay in the cache between two operations.
 
     Args:
         H: rows.
         row: values in each.
-        values: at least one row is taken; a picture of up to three times as many stays whole.
+        values: at least one row is taken; an image of up to three times as many stays whole.
     """
     if H * row <= 3 * values:
         return [slice(0, H)]

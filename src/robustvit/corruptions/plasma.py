@@ -16,13 +16,13 @@ __all__ = ["plasma"]
 COARSEST = 100.0
 """Half the width of the first perturbation, before it is multiplied with itself."""
 TOGETHER = 64
-"""Points a side up to which all pictures grow together."""
+"""Points a side up to which all images grow together."""
 CACHED = 2**17
 """Points of larger maps that grow together: few enough for the cache."""
 
 
 def plasma(side: int, decay: float, draws: Draws, *, rows: int | None = None) -> Iterator[Tensor]:
-    """For each picture in turn clouds [side, side] between 0 and 1 that continue periodically, or the upper part of them.
+    """For each image in turn clouds [side, side] between 0 and 1 that continue periodically, or the upper part of them.
 
     Args:
         side: a power of two, 2 or more.
@@ -45,7 +45,7 @@ def plasma(side: int, decay: float, draws: Draws, *, rows: int | None = None) ->
 
 
 def _numbers(draws: Draws, first: int, later: int) -> tuple[Tensor, Iterator[Tensor]]:
-    """[B, first] at once, then [1, later] for each picture: the published stream, or 16-bit integers, which are faster."""
+    """[B, first] at once, then [1, later] for each image: the published stream, or 16-bit integers, which are faster."""
     if isinstance(draws, LegacyDraws):
         numbers = draws.uniform(0, 1, (1, first + later)).flatten(1)
         return numbers[:, :first], iter(numbers[:, first:].split(1))

@@ -1,4 +1,4 @@
-"""The 19 corruptions and those of plug-ins by name, and `corrupt`, which applies one to pictures of any kind."""
+"""The 19 corruptions and those of plug-ins by name, and `corrupt`, which applies one to images of any kind."""
 
 from __future__ import annotations
 
@@ -110,9 +110,9 @@ def corrupt(
     legacy_rng: bool = False,
     ignore_orientation: bool = False,
 ) -> Images:
-    """Pictures as they would look through noise, blur, weather or a bad encoder.
+    """Images as they would look through noise, blur, weather or a bad encoder.
 
-    What happens to a picture depends on (seed, sample id, name, severity) alone. The same kind comes back, in new memory.
+    What happens to an image depends on (seed, sample id, name, severity) alone. The same kind comes back, in new memory.
 
     Args:
         images: uint8 [B, 3, H, W] or [3, H, W] tensor (on any device), uint8 H x W x 3 array, or PIL image (made RGB). Grey
@@ -121,7 +121,7 @@ def corrupt(
         severity: 1 to 5.
         seed: of the randomness.
         family: whose parameters and rules; None takes the family made for this size, `arbitrary` where there is none.
-        sample_ids: one a picture; None takes 0, 1, ... in the order of the batch.
+        sample_ids: one an image; None takes 0, 1, ... in the order of the batch.
         channel_order: "bgr" treats the first channel as blue: the slip in the published Cityscapes-C and COCO-C.
         frost_folder: photographs for "frost" (frost1.png ... frost5.jpg, or any images) instead of the generated ones.
         legacy_rng: repeat the stream of the published programs, `numpy.random.seed(seed)`, in double precision: slow.

@@ -1,6 +1,6 @@
-"""Reading pictures between their pixels, to the last bit alike on every processor.
+"""Reading images between their pixels, to the last bit alike on every processor.
 
-Positions are whole fractions of a pixel and pictures lie on a canvas whose sides are powers of two: then every number on the
+Positions are whole fractions of a pixel and images lie on a canvas whose sides are powers of two: then every number on the
 way, from the position on the scale -1 .. 1 to the weighted sum of four pixels, is exact in float32, however it is computed.
 """
 

@@ -1,4 +1,4 @@
-"""Perturbation sequences: short films of one picture that changes little by little, as in ImageNet-P and CIFAR-P.
+"""Perturbation sequences: short films of one image that changes little by little, as in ImageNet-P and CIFAR-P.
 
 A steady network gives the same answer for all frames. The published films of ImageNet-P are compressed video; these are not.
 """
@@ -97,7 +97,7 @@ SEQUENCES: dict[str, PerturbationSequence] = {
 
 
 def source_frame(image: Image.Image, benchmark: Benchmark = "imagenet") -> Tensor:
-    """The picture that a film starts from: RGB, shorter side 256 (32 for "cifar"), uint8 [3, h, w]."""
+    """The image that a film starts from: RGB, shorter side 256 (32 for "cifar"), uint8 [3, h, w]."""
     side = SOURCE_SIDE[benchmark]
     image = image.convert("RGB")
     shorter = min(image.size)
@@ -109,7 +109,7 @@ def source_frame(image: Image.Image, benchmark: Benchmark = "imagenet") -> Tenso
 def perturbation_sequence(
     image: Tensor, kind: str, *, seed: int = 0, sample_id: int | str = 0, benchmark: Benchmark = "imagenet", level: int = 1
 ) -> Tensor:
-    """The film of a picture: uint8 [frames, 3, h, w], 224 x 224 for ImageNet-P and 32 x 32 for CIFAR-P.
+    """The film of an image: uint8 [frames, 3, h, w], 224 x 224 for ImageNet-P and 32 x 32 for CIFAR-P.
 
     Randomness depends on (seed, sample id, kind, level) alone.
 
@@ -117,7 +117,7 @@ def perturbation_sequence(
         image: uint8 [3, H, W], see `source_frame`; frames are made from all of it and then cut to their centre.
         kind: one of `SEQUENCES`.
         seed: of the randomness.
-        sample_id: of the picture.
+        sample_id: of the image.
         benchmark: whose parameters.
         level: 1 to 3: strength of the noise types; the others have level 1 only.
     """
@@ -197,7 +197,7 @@ class _OneLayer(KeyedDraws):
 
 
 def _noise_film(film: _Film, kind: str, strength: float) -> Tensor:
-    """The clean picture, then fresh noise on it in each frame."""
+    """The clean image, then fresh noise on it in each frame."""
     add = {"gaussian_noise": gaussian_noise, "shot_noise": shot_noise, "speckle_noise": speckle_noise}[kind]
     purpose = ("sequence", film.sample_id, film.kind, film.level)
     draws = KeyedDraws(film.seed, range(1, film.frames), *purpose, device=film.image.device)
@@ -286,7 +286,7 @@ def _shear_film(film: _Film, numbers: tuple[float, float]) -> Tensor:
 
 
 def _tilt_film(film: _Film, numbers: tuple[float, float]) -> Tensor:
-    """The picture turns about its horizontal and its vertical axis, seen from as far away as its diagonal is long."""
+    """The image turns about its horizontal and its vertical axis, seen from as far away as its diagonal is long."""
     H, W = film.image.shape[1:]
     f = math.hypot(H, W)
     lift: Matrix = [[1, 0, -W / 2], [0, 1, -H / 2], [0, 0, 0], [0, 0, 1]]  # P1: the centre to the origin
@@ -320,14 +320,14 @@ def _inverse(matrix: Matrix) -> Matrix:
 
 
 def _about_centre(film: _Film, linear: Matrix) -> Matrix:
-    """A linear map [2, 2] whose origin is the centre of the picture, as a matrix [3, 3] of pixels (x, y, 1)."""
+    """A linear map [2, 2] whose origin is the centre of the image, as a matrix [3, 3] of pixels (x, y, 1)."""
     H, W = film.image.shape[1:]
     x, y = (W - 1) / 2, (H - 1) / 2
     return [*([p, q, origin - (p * x + q * y)] for (p, q), origin in zip(linear, (x, y), strict=True)), [0, 0, 1]]
 
 
 def _moved(film: _Film, maps: list[Matrix]) -> Tensor:
-    """The crop of the picture as each of `maps` [3, 3] moves pixels (x, y, 1): bilinear, rounded, black where nothing is.
+    """The crop of the image as each of `maps` [3, 3] moves pixels (x, y, 1): bilinear, rounded, black where nothing is.
 
     Read at multiples of 1 / UNIT pixels.
     """

@@ -1,7 +1,7 @@
 """Spatter: drops of water or splashes of mud on the lens.
 
 Water shows where a smooth random field is high, and shines at the rim of the drops: the rim is found with Canny's edge
-detector, the distance to it is equalised and embossed, as the published program does with 8-bit pictures. It is all done in
+detector, the distance to it is equalised and embossed, as the published program does with 8-bit images. It is all done in
 whole numbers, so that no level depends on rounding. Masks are integers with all bits set (-1) for true: on CPUs far faster
 than booleans.
 """
@@ -31,7 +31,7 @@ STEPS = (65536, 91750, 143976)
 SHORT_STEPS = (263, 368, 575)
 """16-bit steps under which any two distances below `FARTHEST` compare as they do under `STEPS`."""
 PIECE = 1 << 19
-"""Pixels worked on at a time: a few pictures whose maps stay in the cache of a CPU."""
+"""Pixels worked on at a time: a few images whose maps stay in the cache of a CPU."""
 
 
 def spatter(images: Tensor, parameters: tuple[float, float, float, float, float, int], setting: Setting) -> Tensor:
@@ -141,7 +141,7 @@ def _distance_levels(edges: Tensor) -> Tensor:
     """Distance to the next edge, cut at `FARTHEST`, mean of 3 x 3, whole pixels: int32 [B, H, W].
 
     The distance is the shortest way in sideways, diagonal and knight's steps. It is composed of ways along the eight lines in
-    these directions. Pictures lie one after the other in one row of numbers, so that a step in any direction is a distance in
+    these directions. Images lie one after the other in one row of numbers, so that a step in any direction is a distance in
     that row; between them, and between their lines, is a margin too wide to be crossed.
     """
     B, H, W = edges.shape
@@ -160,7 +160,7 @@ def _distance_levels(edges: Tensor) -> Tensor:
 
 
 def _pictures(row: Tensor, shape: torch.Size) -> Tensor:
-    """The part of the row of numbers that is pictures [B, H, W]."""
+    """The part of the row of numbers that is images [B, H, W]."""
     B, H, W = shape
     width = W + FARTHEST
     start = FARTHEST * width

@@ -51,7 +51,7 @@ def snow(images: Tensor, parameters: tuple[float, float, float, float, int, floa
 
 
 def _snow_layers(size: tuple[int, int], parameters: list[float], setting: Setting) -> Iterator[Tensor]:
-    """For each picture in turn streaks of snow [H, W], whole levels 0 .. 255."""
+    """For each image in turn streaks of snow [H, W], whole levels 0 .. 255."""
     mean, sd, zoom, threshold, radius, sigma = parameters
     H, W = size
     is_arbitrary = setting.family == "arbitrary"
@@ -95,7 +95,7 @@ def _enlarged(field: Tensor, zoom: float) -> Tensor:
 
 
 def frost(images: Tensor, parameters: tuple[float, float], setting: Setting) -> Tensor:
-    """A random part of one of the frost textures, laid over the picture.
+    """A random part of one of the frost textures, laid over the image.
 
     Args:
         images: uint8 [B, 3, H, W].
@@ -131,7 +131,7 @@ def fog(images: Tensor, parameters: tuple[float, float], setting: Setting) -> Te
     Args:
         images: uint8 [B, 3, H, W].
         parameters: (amount, decay): density of the fog, and how fast its structure fades from coarse to fine.
-        setting: randomness, see `plasma`; the map is the smallest power of two that covers the picture.
+        setting: randomness, see `plasma`; the map is the smallest power of two that covers the image.
     """
     amount, decay = parameters
     H, W = images.shape[-2:]

@@ -1,1 +1,1 @@
-"""Data sets: `scenes`, which needs no files, and readers of the layouts that published data sets have on disk."""
+"""Datasets: `scenes`, which needs no files, and readers of the layouts that published datasets have on disk."""

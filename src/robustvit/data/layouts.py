@@ -1,7 +1,7 @@
-"""The data sets that people have on disk, found by their layout.
+"""The datasets that people have on disk, found by their layout.
 
 Class folders are read in `class_folders`, tar files, `wds/...` and `hfds/...` in `archives`, CIFAR by torchvision; the arrays
-of CIFAR-C are found here, the trees of ImageNet-C in `corrupted_pictures`. `scenes` is the embedded data set.
+of CIFAR-C are found here, the trees of ImageNet-C in `corrupted_pictures`. `scenes` is the embedded dataset.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Split = Literal["train", "val", "test"]
 MOST_SCENES = 10**8
 
 SCENES = {"scenes": (0.0, 0.9), "scenes-easy": (0.9, 0.9)}
-"""Forms of the embedded data set -> the shares of objects whose colour, and whose texture, tell their class."""
+"""Forms of the embedded dataset -> the shares of objects whose colour, and whose texture, tell their class."""
 
 
 def open_samples(
@@ -37,14 +37,14 @@ def open_samples(
     split: Split = "test",
     ignore_orientation: bool = False,
 ) -> SampleSet:
-    """The pictures at `source`.
+    """The images at `source`.
 
     Args:
         source: a folder of class folders (or one with train/ and val/ in it), a folder with CIFAR's files, a .tar file,
             `wds/...` or `hfds/...`, "cifar10:FOLDER" or "cifar100:FOLDER" (torchvision downloads it there unless it is
-            there), or "scenes" ("scenes:500" for 500 pictures) for the embedded data set, "scenes-easy" for its easy form.
-        scene_size: (H, W) of the pictures of the embedded data set.
-        split: which part of it. "val" and "test" are the same but for `scenes`, where they share no picture.
+            there), or "scenes" ("scenes:500" for 500 images) for the embedded dataset, "scenes-easy" for its easy form.
+        scene_size: (H, W) of the images of the embedded dataset.
+        split: which part of it. "val" and "test" are the same but for `scenes`, where they share no image.
         ignore_orientation: take pixels as they are stored, without regard to the EXIF tag of cameras.
     """
     text = str(source)
@@ -78,7 +78,7 @@ def _archive_to_train_on(source: str, ignore_orientation: bool) -> ReaderSamples
     """The split train of `hfds/NAME`; shards of webdataset can only be read from front to back."""
     if source.startswith("wds/"):
         raise LayoutError(
-            f"{source} can only be read from front to back, and training takes pictures in any order; unpack the shards to "
+            f"{source} can only be read from front to back, and training takes images in any order; unpack the shards to "
             "class folders, or give a .tar file of them"
         )
     try:
@@ -99,9 +99,9 @@ def _scenes(text: str, size: tuple[int, int], split: Split) -> SampleSet:
 
     name, _, length = text.partition(":")
     if length and not (length.isdecimal() and len(length) < 20):
-        raise ValueError(f"{text}: give the number of pictures after the colon, as in scenes:500")
+        raise ValueError(f"{text}: give the number of images after the colon, as in scenes:500")
     if int(length or "1000") > MOST_SCENES:
-        raise ValueError(f"{text}: give at most {MOST_SCENES:,} pictures")
+        raise ValueError(f"{text}: give at most {MOST_SCENES:,} images")
     return SceneSamples(Scenes(split, int(length or "1000"), size, hints=Hints(*SCENES[name])), name)
 
 
@@ -144,7 +144,7 @@ def imagenet_c_pictures(
 def cifar_c_pictures(
     root: Path, names: Sequence[str], severities: Sequence[int] = SEVERITIES, *, kind: str | None = None
 ) -> dict[tuple[str, int], SampleSet]:
-    """(corruption, severity) -> pictures, from `root/CORRUPTION.npy` and `root/labels.npy`.
+    """(corruption, severity) -> images, from `root/CORRUPTION.npy` and `root/labels.npy`.
 
     Args:
         root: the folder.
@@ -153,7 +153,7 @@ def cifar_c_pictures(
         kind: whose classes they have, "cifar10" or "cifar100"; None leaves them without names.
 
     Raises:
-        LayoutError: files are missing, or not of the published shape, or have labels of another data set.
+        LayoutError: files are missing, or not of the published shape, or have labels of another dataset.
     """
     if missing := [f"{n}.npy" for n in (*names, "labels") if not (root / f"{n}.npy").is_file()]:
         raise LayoutError(
@@ -170,7 +170,7 @@ def cifar_c_pictures(
             raise LayoutError(f"{root / name}.npy has {images.dtype} {list(images.shape)}; expected uint8 [N, 32, 32, 3]")
         if len(images) % 5 or len(images) != len(labels):
             raise LayoutError(
-                f"{root / name}.npy has {len(images)} pictures for {len(labels)} labels; expected five times the same"
+                f"{root / name}.npy has {len(images)} images for {len(labels)} labels; expected five times the same"
             )
         per_severity = len(images) // 5
         for severity in severities:
@@ -197,5 +197,5 @@ def _check_labels(root: Path, labels: np.ndarray, classes: Sequence[str], kind: 
     if classes and len(labels) and not 0 <= labels.min() <= labels.max() < len(classes):
         raise LayoutError(
             f"{root}/labels.npy has labels from {labels.min()} to {labels.max()}; {kind} has 0 to {len(classes) - 1}: "
-            "choose the suite of the other data set, or its folder"
+            "choose the suite of the other dataset, or its folder"
         )

@@ -1,6 +1,6 @@
-"""How a picture becomes the network's input: evaluation transforms with names, recorded in every result.
+"""How an image becomes the network's input: evaluation transforms with names, recorded in every result.
 
-Corruptions work on the 8-bit picture at the size that the network sees, so a protocol ends there; normalising comes after.
+Corruptions work on the 8-bit image at the size that the network sees, so a protocol ends there; normalising comes after.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ PROTOCOLS = {
     "imagenet-c": "how ImageNet-C was made: short side to 256 pixels (in proportion for sizes other than 224), bilinear; "
     "centre crop",
     "crop": "centre crop only: for files that are already at their final size, as the published ImageNet-C",
-    "squash": "the whole picture, squeezed to the input size",
-    "none": "the picture as it is; it must have the size of the input",
+    "squash": "the whole image, squeezed to the input size",
+    "none": "the image as it is; it must have the size of the input",
 }
 
 
@@ -41,7 +41,7 @@ class Protocol:
         size: (H, W) of the result.
         short_side: resize the shorter side to this first; None for no resizing.
         interpolation: of the resizing.
-        ignore_orientation: pictures were opened without regard to their EXIF tag, see `read_picture`.
+        ignore_orientation: images were opened without regard to their EXIF tag, see `read_picture`.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Protocol:
         """RGB image -> uint8 [3, H, W].
 
         Raises:
-            ValueError: the picture is smaller than the crop, or not of the exact size where nothing resizes it.
+            ValueError: the image is smaller than the crop, or not of the exact size where nothing resizes it.
         """
         H, W = self.size
         if self.name == "squash":

@@ -1,8 +1,8 @@
-"""What a digest is told about pictures, so that a result shows whether its pictures have changed since.
+"""What a digest is told about images, so that a result shows whether its images have changed since.
 
-Files count by name, size and time, arrays and tensors in memory by their contents, generated pictures by what generates them.
-Data sets that are none of these are read in a few places. A stream that cannot be asked has its name and length only.
-Every set of pictures does this in a method `add_to`, and a data set of the user's may have one too.
+Files count by name, size and time, arrays and tensors in memory by their contents, generated images by what generates them.
+Datasets that are none of these are read in a few places. A stream that cannot be asked has its name and length only.
+Every set of images does this in a method `add_to`, and a dataset of the user's may have one too.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from robustvit.runtime.fingerprint import Digest
 __all__ = ["add_dataset", "add_samples"]
 
 READ = 256
-"""Items that are read of a data set whose contents cannot be had otherwise, evenly spread; all, if there are no more."""
+"""Items that are read of a dataset whose contents cannot be had otherwise, evenly spread; all, if there are no more."""
 IN_MEMORY = ("data", "images", "tensors", "targets", "labels")
-"""Where data sets hold arrays, as torchvision's and PyTorch's do."""
+"""Where datasets hold arrays, as torchvision's and PyTorch's do."""
 CHANGES = ("transform", "target_transform", "transforms")
 
 
 def add_samples(digest: Digest, pictures: Any, positions: Sequence[int] | None = None) -> None:
-    """Lets a digest depend on the pictures of a set at these positions, or on all of them."""
+    """Lets a digest depend on the images of a set at these positions, or on all of them."""
     digest.add(pictures.name, len(pictures), pictures.classes)
     if hasattr(pictures, "add_to"):
         pictures.add_to(digest, positions)
@@ -40,7 +40,7 @@ def add_samples(digest: Digest, pictures: Any, positions: Sequence[int] | None =
 
 
 def add_dataset(digest: Digest, dataset: Any, positions: Sequence[int] | None = None) -> None:
-    """The same for a dataset of (picture, label), as PyTorch has them."""
+    """The same for a dataset of (image, label), as PyTorch has them."""
     key = ("dataset", id(dataset), None if positions is None else tuple(positions))
     if key in digest.known:
         digest.add_known(key)

@@ -1,6 +1,6 @@
-"""Pictures to evaluate on: where they come from and what they are called; `picture_files` reads them.
+"""Images to evaluate on: where they come from and what they are called; `picture_files` reads them.
 
-A set of pictures is iterable and lazy: decoding happens when a picture is opened, so that skipping is free. What cannot be
+A set of images is iterable and lazy: decoding happens when an image is opened, so that skipping is free. What cannot be
 read raises `UnreadablePictureError`, which whoever iterates counts and names.
 """
 
@@ -36,7 +36,7 @@ __all__ = [
 
 _SUFFIXES = ".png .jpg .jpeg .jpe .jfif .bmp .webp .avif .jp2 .gif .tif .tiff .ppm .pgm .pbm .pnm"
 PICTURE_SUFFIXES = frozenset(_SUFFIXES.split())
-"""Of files that are taken for pictures, whatever the case."""
+"""Of files that are taken for images, whatever the case."""
 _BROKEN = (OSError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError)
 
 
@@ -56,7 +56,7 @@ class Sample:
 
 
 class SampleSet(Protocol):
-    """What can be evaluated on; with a method `add_to`, it says what its pictures depend on (`data.sample_digest`).
+    """What can be evaluated on; with a method `add_to`, it says what its images depend on (`data.sample_digest`).
 
     Attributes:
         name: for the result file.
@@ -72,12 +72,12 @@ class SampleSet(Protocol):
 
 
 class ReaderSamples:
-    """The pictures of a map-style reader with timm's interface: class folders, a tar file, `hfds/...`.
+    """The images of a map-style reader with timm's interface: class folders, a tar file, `hfds/...`.
 
     Args:
         reader: gives (file, label) for a position.
         name: for the result file.
-        labels: of all pictures, where the reader has neither `targets` nor `samples`.
+        labels: of all images, where the reader has neither `targets` nor `samples`.
         order_note: how the classes are numbered, where other programs number them otherwise.
         ignore_orientation: see `read_picture`.
     """
@@ -100,7 +100,7 @@ class ReaderSamples:
             targets = getattr(reader, "targets", None)
             labels = targets if targets is not None else [sample[1] for sample in reader.samples]
         self.labels = labels
-        self.lock = threading.Lock()  # the pictures of a tar file share one file
+        self.lock = threading.Lock()  # the images of a tar file share one file
 
     def __len__(self) -> int:
         return len(self.reader)
@@ -113,7 +113,7 @@ class ReaderSamples:
         return Sample(name, lambda: self._open(i), lambda: int(self.labels[i]))
 
     def add_to(self, digest: Digest, positions: Sequence[int] | None = None) -> None:
-        """Files by name, size and time; those of a tar file as one; of Hugging Face's data sets, their own digest."""
+        """Files by name, size and time; those of a tar file as one; of Hugging Face's datasets, their own digest."""
         digest.add_array(np.asarray(self.labels))
         if hasattr(self.reader, "names"):
             names = self.reader.names
@@ -137,13 +137,13 @@ class ReaderSamples:
 
 
 class ArraySamples:
-    """Pictures in memory or in a memory map: uint8 [N, H, W, 3] with their labels [N]."""
+    """Images in memory or in a memory map: uint8 [N, H, W, 3] with their labels [N]."""
 
     def __init__(self, images: np.ndarray, labels: Sequence[int] | np.ndarray, name: str, classes: Sequence[str] = ()) -> None:
         if images.ndim != 4 or images.shape[-1] != 3 or images.dtype != np.uint8:
-            raise ValueError(f"{name}: pictures must be uint8 [N, H, W, 3], got {images.dtype} {list(images.shape)}")
+            raise ValueError(f"{name}: images must be uint8 [N, H, W, 3], got {images.dtype} {list(images.shape)}")
         if len(images) != len(labels):
-            raise ValueError(f"{name}: {len(images)} pictures, but {len(labels)} labels")
+            raise ValueError(f"{name}: {len(images)} images, but {len(labels)} labels")
         self.images, self.labels, self.name, self.classes = images, labels, name, tuple(classes)
 
     def __len__(self) -> int:
@@ -162,7 +162,7 @@ class ArraySamples:
 
 
 class SomeSamples:
-    """Those pictures of a set whose positions are given; `at` is there if the set has it."""
+    """Those images of a set whose positions are given; `at` is there if the set has it."""
 
     at: Callable[[int], Sample]
 
@@ -183,17 +183,17 @@ class SomeSamples:
         yield from (picture for i, picture in enumerate(self.pictures) if i in wanted)
 
     def add_to(self, digest: Digest, positions: Sequence[int] | None = None) -> None:
-        """The chosen pictures of the set."""
+        """The chosen images of the set."""
         chosen = self.positions if positions is None else [self.positions[i] for i in positions]
         digest.add_array(np.asarray(chosen, np.int64))
         add_samples(digest, self.pictures, chosen)
 
 
 class DatasetSamples:
-    """Any map-style dataset of (picture, label): PIL images, uint8 tensors [3, H, W] or uint8 arrays H x W x 3.
+    """Any map-style dataset of (image, label): PIL images, uint8 tensors [3, H, W] or uint8 arrays H x W x 3.
 
-    `dataset[i]` is called when picture i is opened, by one thread at a time, because not every dataset can be shared. Labels
-    come from its `targets`, `labels` or `samples` (torchvision's habits) where these are one integer a picture. PIL images
+    `dataset[i]` is called when image i is opened, by one thread at a time, because not every dataset can be shared. Labels
+    come from its `targets`, `labels` or `samples` (torchvision's habits) where these are one integer an image. PIL images
     that have kept an EXIF tag are set upright, unless `ignore_orientation` is set.
     """
 
@@ -232,7 +232,7 @@ class DatasetSamples:
         except (*_BROKEN, RuntimeError) as error:  # RuntimeError: torchvision's decoders
             raise UnreadablePictureError(str(error) or type(error).__name__) from error
         if not isinstance(item, Sequence) or len(item) < 2:
-            raise TypeError(f"{self.name}: item {i} is a {type(item).__name__}; expected a pair (picture, label)")
+            raise TypeError(f"{self.name}: item {i} is a {type(item).__name__}; expected a pair (image, label)")
         return item[0], int(item[1])
 
     def to_image(self, image: Any) -> Image.Image:
@@ -270,8 +270,8 @@ class _Item:
 
 
 def _known_labels(dataset: Any) -> Sequence[int] | None:
-    """One integer a picture, without decoding any; None where the dataset does not tell, or changes them on the way."""
-    both = getattr(dataset, "transforms", None)  # of picture and label; torchvision also wraps that of the picture alone
+    """One integer an image, without decoding any; None where the dataset does not tell, or changes them on the way."""
+    both = getattr(dataset, "transforms", None)  # of image and label; torchvision also wraps that of the image alone
     if getattr(dataset, "target_transform", None) is not None or getattr(both, "target_transform", both) is not None:
         return None
     samples = getattr(dataset, "samples", None)

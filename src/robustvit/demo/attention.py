@@ -1,4 +1,4 @@
-"""Attention maps of the contestants on one picture, clean and spoiled."""
+"""Attention maps of the contestants on one image, clean and corrupted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SPOILED = (("clean", 0), ("gaussian_noise", 3), ("motion_blur", 3), ("fog", 3), 
 
 
 def attention_received(tape: Tape) -> list[np.ndarray]:
-    """For each picture [Hp, Wp]: how much attention each token of the last block gets from all others, 1 for uniform.
+    """For each image [Hp, Wp]: how much attention each token of the last block gets from all others, 1 for uniform.
 
     The mean over heads and queries of the map, without prefix tokens, times the number of tokens.
     """
@@ -34,7 +34,7 @@ def attention_received(tape: Tape) -> list[np.ndarray]:
 
 
 def attention_chapter(networks: Mapping[str, nn.Module]) -> Chapter:
-    """The chapter of the report that shows what changes inside the networks when the picture does."""
+    """The chapter of the report that shows what changes inside the networks when the image does."""
     image = Scenes("test", PICTURE + 1, 32, hints=Hints(0.9, 0.9)).scene(PICTURE).image
     spoiled = [image if name == "clean" else corrupt(image, name, severity, seed=0) for name, severity in SPOILED]
     pictures = torch.stack(spoiled)
@@ -42,13 +42,13 @@ def attention_chapter(networks: Mapping[str, nn.Module]) -> Chapter:
     titles = [name.replace("_", " ") + (f" {severity}" if severity else "") for name, severity in SPOILED]
     shown = list(zip(titles, pictures.permute(0, 2, 3, 1).numpy(), strict=True))
     text = (
-        "Each map shows one picture's tokens: how much attention each gets from all others in the last block, heads averaged. "
+        "Each map shows one image's tokens: how much attention each gets from all others in the last block, heads averaged. "
         "Black is none; the brightest is the largest value in the row, which stands beside it, where 1 is what every token "
         "gets if attention is spread evenly. Cosine is the likeness of the whole token-to-token attention to that of the "
-        "clean picture, the mean over the columns: 1 is the same. Attention that is even does not change with the picture."
+        "clean image, the mean over the columns: 1 is the same. Attention that is even does not change with the image."
     )
     light, dark = attention_figure(shown, rows)
-    return Chapter("What the networks look at", (text,), light, dark, "Attention on a clean and a spoiled picture")
+    return Chapter("What the networks look at", (text,), light, dark, "Attention on a clean and a corrupted image")
 
 
 def _row(name: str, network: nn.Module, pictures: Tensor) -> AttentionRow:

@@ -1,4 +1,4 @@
-"""Trains the two networks of the demonstration with the same pictures, updates and settings, and measures both."""
+"""Trains the two networks of the demonstration with the same images, updates and settings, and measures both."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def demonstrate(
 
     Args:
         output: folder: one below it for each network, results.json, results.csv and report.html.
-        pictures: to measure on; None for `PICTURES`.
+        images: to measure on; None for `PICTURES`.
         contestants: name -> training, the plain network first; None for `CONTESTANTS`.
         training: told (name, progress) after every update.
         measuring: told (what, done, in all).

@@ -11,8 +11,8 @@ __all__ = ["findings_chapter"]
 
 CAUTION = (
     "What a training of minutes can show: that both networks learn, that corruptions cost a part of what they learned, and "
-    "how the cost differs between them on these pictures. It cannot show that the difference holds for other seeds, longer "
-    "training, larger networks or photographs; the intervals only cover the choice of test pictures."
+    "how the cost differs between them on these images. It cannot show that the difference holds for other seeds, longer "
+    "training, larger networks or photographs; the intervals only cover the choice of test images."
 )
 
 
@@ -22,11 +22,11 @@ def findings_chapter(results: Results) -> Chapter:
     difference = results.between(robust.name, plain.name)[0].summary
     what = (
         f"{robust.name} (fully attentional, with TAP and trained with ADL) and {plain.name} (a plain vision transformer) have "
-        f"about the same size, and were trained on the same generated pictures, for the same number of updates, with the same "
+        f"about the same size, and were trained on the same generated images, for the same number of updates, with the same "
         f"settings. They have {robust.parameters:,} and {plain.parameters:,} parameters."
     )
     compared = {
-        "clean_accuracy": "On clean pictures",
+        "clean_accuracy": "On clean images",
         "mean_accuracy_15": "Over 15 corruptions at 5 severities",
         "retention": "Of their own clean accuracy",
     }
@@ -42,7 +42,7 @@ def _verdict(plain: ModelResults, robust: ModelResults, name: str, where: str, d
     numbers = f"{where}, {robust.name} and {plain.name} {verb} {shown}"
     points = f"{100 * difference.value:+.1f} points"
     if difference.low is None or difference.high is None:
-        return f"{numbers}: {points}; the pictures are too few to tell more."
+        return f"{numbers}: {points}; the images are too few to tell more."
     bounds = f"{100 * difference.low:+.1f} to {100 * difference.high:+.1f}"
     if difference.low > 0:
         return f"{numbers}: {points} ({bounds}) for the robust network."

@@ -26,7 +26,7 @@ LABELER = replace(
     optimizer=OptimizerConfig(lr=4e-3, clip_grad=1.0),
     schedule=replace(SHARED.schedule, epochs=3),
 )
-"""Stage 1 of STL with the smallest network, on the pictures of the demonstration."""
+"""Stage 1 of STL with the smallest network, on the images of the demonstration."""
 
 
 def ship(runs: Path) -> list[Path]:

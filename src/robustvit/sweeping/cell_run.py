@@ -137,7 +137,7 @@ def _trained_and_measured(
 
     try:
         results = measured()
-    except (FinishedRunError, UnfinishedRunError):  # of other weights or pictures; no cell has its numbers any more
+    except (FinishedRunError, UnfinishedRunError):  # of other weights or images; no cell has its numbers any more
         if processes.rank == 0:
             remove_folder(place / "evaluation")
         processes.gather(None)

@@ -1,4 +1,4 @@
-"""What the runs of a sweep depend on besides their configuration: pictures and weights, which may change between two calls.
+"""What the runs of a sweep depend on besides their configuration: images and weights, which may change between two calls.
 
 `cell.json` keeps a fingerprint of them. If they are others now, the sweep does not go on: the numbers of such a run could not
 stand beside those of new runs.
@@ -28,18 +28,19 @@ from robustvit.training.training_sets import TrainingPictures, training_pictures
 __all__ = ["check_inputs", "weights_digest"]
 
 MISSING = "missing"
-"""Stands for what cannot be found, and so not compared: pictures that were moved away, weights that are still to come."""
-MEASURED = "measured pictures"
+"""Stands for what cannot be found, and so not compared: images that were moved away, weights that are still to come."""
+TRAINING, MEASURED = "training images", "measured images"
+"""Names of parts in the fingerprints of `cell.json`, which keep their spelling so that old sweeps can be resumed."""
 WEIGHTS = Path("weights", "model.safetensors")
 CONFIG = WEIGHTS.with_name("config.json")
 
 
 def check_inputs(plan: SweepPlan) -> SweepPlan:
-    """The plan with the fingerprint of each cell's pictures and weights. Opens the pictures as the cells will.
+    """The plan with the fingerprint of each cell's images and weights. Opens the images as the cells will.
 
     Raises:
         SweepSettingsError: a cell was trained or measured with others.
-        ValueError, OSError: the pictures of a cell that waits are not there, or do not fit the network.
+        ValueError, OSError: the images of a cell that waits are not there, or do not fit the network.
     """
     inputs = _Inputs(plan.measuring)
     cells = []
@@ -72,13 +73,12 @@ def _compare(place: Path, planned: PlannedCell, now: str) -> None:
     if changed:
         is_trained = set(changed) <= {MEASURED, "weights"}
         remedy = f"{place / RECORD} to measure it again" if is_trained else f"{place} to train it again"
-        raise SweepSettingsError(
-            f"the {' and the '.join(changed)} of {place} have changed since; give another --output, or delete {remedy}"
-        )
+        named = " and the ".join(changed).replace("pictures", "images")
+        raise SweepSettingsError(f"the {named} of {place} have changed since; give another --output, or delete {remedy}")
 
 
 class _Inputs:
-    """Fingerprints of what cells depend on; pictures and files that cells share are looked at once."""
+    """Fingerprints of what cells depend on; images and files that cells share are looked at once."""
 
     def __init__(self, measuring: Measuring) -> None:
         self.measuring, self.known = measuring, dict[Any, bytes]()
@@ -86,7 +86,7 @@ class _Inputs:
         self.trained: dict[Any, TrainingPictures] = {}
 
     def of(self, planned: PlannedCell) -> str:
-        parts: dict[str, Digest | str] = {"training pictures": MISSING, MEASURED: MISSING}
+        parts: dict[str, Digest | str] = {TRAINING: MISSING, MEASURED: MISSING}
         try:
             size = self._size(planned.config)
         except Exception:  # the cell will say so when its turn comes; others may be all right
@@ -94,7 +94,7 @@ class _Inputs:
         if size is not None:
             try:
                 parts = {
-                    "training pictures": self._training(planned.config, size),
+                    TRAINING: self._training(planned.config, size),
                     MEASURED: self._measured(planned.config, size),
                 }
             except (OSError, ValueError):

@@ -48,7 +48,7 @@ class PlannedCell:
     """A run to be: its place in the grid, its configuration, and how an earlier call left it.
 
     Attributes:
-        inputs: fingerprint of pictures and starting weights that it was begun with; empty if it was not.
+        inputs: fingerprint of images and starting weights that it was begun with; empty if it was not.
         weights: digest of the weights that were measured; empty if they were not.
     """
 
@@ -93,7 +93,7 @@ def plan_sweep(
     Raises:
         ConfigError: a cell's configuration cannot be understood.
         SweepSettingsError: `folder` has a sweep with other settings.
-        ValueError: an impossible grid, an unknown suite, no pictures to measure on.
+        ValueError: an impossible grid, an unknown suite, no images to measure on.
     """
     axes = tuple(map(parse_vary, vary))
     cells = cells_of(axes, seeds, changes)

@@ -1,6 +1,6 @@
 """What a sweep found: every cell with its numbers, and mean and spread over the seeds.
 
-`sweep.json` has all of it, `sweep.csv` a row a cell, `sweep.md` is the table, `sweep.png` and `sweep.svg` are the figure.
+`sweep.json` has all of it, `sweep.csv` one row per cell, `sweep.md` is the table, `sweep.png` and `sweep.svg` are the figure.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 FOLDER/runs/NAME/         a run as `train` leaves it, its evaluation/, and cell.json: how it ended
 FOLDER/sweep.json         all cells, and mean and spread over the seeds
-FOLDER/sweep.csv          a row a cell
+FOLDER/sweep.csv          one row per cell
 FOLDER/sweep.md           the table
 FOLDER/sweep.png, .svg    the figure
 """
@@ -73,10 +73,10 @@ def sweep(
         vary: "methods.adl.tau=1,2,5", one or several; values are YAML.
         seeds: values of loop.seed.
         output: folder of the sweep, made if needed.
-        data: pictures to measure on, as `evaluate` takes them; None takes each run's data.val.
+        data: images to measure on, as `evaluate` takes them; None takes each run's data.val.
         suite: one or several suites of `evaluate`.
-        limit: measure on that many pictures, the same for every run.
-        batch_size: pictures at once in measuring.
+        limit: measure on that many images, the same for every run.
+        batch_size: images at once in measuring.
         changes: "name=value" for all cells, as `load_config` takes them.
         twin: the recipe's CPU-size twin.
         resume: go on with the sweep in `output`: what is done is kept, what failed is tried again. It may have other values

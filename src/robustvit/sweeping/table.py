@@ -73,7 +73,7 @@ def _markdown(result: SweepResult) -> Iterator[str]:
     yield f"# Sweep of {result.recipe or 'the default recipe'}{' (its CPU-size twin)' if result.twin else ''}"
     yield ""
     evaluation = result.evaluation
-    limit = f", {evaluation['limit']} pictures" if evaluation["limit"] else ""
+    limit = f", {evaluation['limit']} images" if evaluation["limit"] else ""
     yield (
         f"Mean ± standard deviation over the seeds {', '.join(map(str, result.seeds))}. Measured on "
         f"{evaluation['data'] or 'data.val of the recipe'}{limit}: {', '.join(evaluation['suites'])}."

@@ -1,4 +1,4 @@
-"""The processes that make corrupted copies: a picture at a time, each decoded once."""
+"""The processes that make corrupted copies: an image at a time, each decoded once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from robustvit.runtime.picture_files import check_is_file
 __all__ = ["Copied", "Job", "Work", "results"]
 
 AHEAD = 4
-"""Pictures a process that are handed out before the first of them is done."""
+"""Images a process that are handed out before the first of them is done."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Job:
-    """A picture, the cells that it lacks, and how many it has."""
+    """An image, the cells that it lacks, and how many it has."""
 
     work: Work
     picture: Path
@@ -57,12 +57,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Copied:
-    """What was done for a picture.
+    """What was done for an image.
 
     Attributes:
         files: (path, checksum) of what was written.
-        source: what the picture was.
-        problem: (picture, reason) if it is unreadable.
+        source: what the image was.
+        problem: (image, reason) if it is unreadable.
     """
 
     files: tuple[tuple[str, str], ...] = ()
@@ -137,7 +137,7 @@ def _copy(job: Job) -> Copied:
         image = read_picture(work.source / picture, ignore_orientation=work.copying.ignore_orientation)
         pixels = _fit(image, work.copying.size)
     except (UnreadablePictureError, OSError, ValueError) as error:
-        for path in paths.values():  # of a picture that could be read before it was changed
+        for path in paths.values():  # of an image that could be read before it was changed
             (work.destination / path).unlink(missing_ok=True)
         return Copied(problem=(picture.as_posix(), str(error)))
     files = []
@@ -178,7 +178,7 @@ def _encode(image: Image.Image, path: Path, quality: int) -> bytes:
 
 
 def _put(data: bytes, path: Path, unfinished: Path) -> None:
-    """Written aside, in a file that no reader takes for a picture, then moved to its place."""
+    """Written aside, in a file that no reader takes for an image, then moved to its place."""
     file = unfinished / f"{socket.gethostname()}-{os.getpid()}.tmp"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a corrupted copy of a data set takes from where, and what the copies are called."""
+"""What a corrupted copy of a dataset takes from where, and what the copies are called."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["LAYOUTS", "Cell", "Copying", "Layout", "check_names", "copied_names"
 
 Layout = Literal["imagenet", "cityscapes", "coco"]
 LAYOUTS: dict[Layout, str] = {
-    "imagenet": "SRC/CLASS/PICTURE -> DST/CORRUPTION/SEVERITY/CLASS/PICTURE, cropped to 224 pixels, JPEG: ImageNet-C",
+    "imagenet": "SRC/CLASS/IMAGE -> DST/CORRUPTION/SEVERITY/CLASS/IMAGE, cropped to 224 pixels, JPEG: ImageNet-C",
     "cityscapes": "SRC/.../NAME_leftImg8bit.png -> DST/CORRUPTION/SEVERITY/.../NAME_leftImg8bit.png, whole, in their format",
-    "coco": "SRC/PICTURE -> DST/CORRUPTION_SEVERITY/PICTURE, whole, in their format",
+    "coco": "SRC/IMAGE -> DST/CORRUPTION_SEVERITY/IMAGE, whole, in their format",
 }
 Cell = tuple[str, int]
 """(corruption, severity)"""
@@ -33,8 +33,8 @@ class Copying:
         names: the corruptions.
         severities: of 1 to 5.
         seed: of the randomness.
-        size: side of the square that pictures are cropped to (short side to size * 256 / 224 first); None leaves them whole.
-        file_format: "jpeg", "png", or "same" as the picture.
+        size: side of the square that images are cropped to (short side to size * 256 / 224 first); None leaves them whole.
+        file_format: "jpeg", "png", or "same" as the image.
         quality: of JPEG files.
         channel_order, frost_folder: see `corrupt`.
         ignore_orientation: see `read_picture`; copies have no tag in either case.
@@ -60,7 +60,7 @@ class Copying:
         return f"{name}_{severity}" if self.layout == "coco" else f"{name}/{severity}"
 
     def file_name(self, relative: Path) -> Path:
-        """What the copies of a picture are called, below each such folder."""
+        """What the copies of an image are called, below each such folder."""
         suffix = {"jpeg": ".JPEG" if relative.suffix != ".jpg" else ".jpg", "png": ".png", "same": relative.suffix}
         return relative.with_suffix(suffix[self.file_format])
 
@@ -80,24 +80,24 @@ def _members(name: str) -> tuple[str, ...]:
 
 
 def pictures_below(source: Path, layout: Layout) -> list[Path]:
-    """The pictures of a data set, relative to its folder, sorted; without annotations, which may be pictures as well.
+    """The images of a dataset, relative to its folder, sorted; without annotations, which may be images as well.
 
     Raises:
         FileNotFoundError: there is no such folder.
-        ValueError: there are no such pictures in it, or they lie elsewhere than in class folders.
+        ValueError: there are no such images in it, or they lie elsewhere than in class folders.
     """
     if not source.is_dir():
         if source.is_file():
-            raise NotADirectoryError(f"{source} is a file; give the folder that has the pictures")
-        raise FileNotFoundError(f"there is no folder {source}; give the folder that has the pictures")
+            raise NotADirectoryError(f"{source} is a file; give the folder that has the images")
+        raise FileNotFoundError(f"there is no folder {source}; give the folder that has the images")
     found = sorted(path for path in _walk(source) if path.suffix.lower() in PICTURE_SUFFIXES)
     if not found:
-        raise ValueError(f"{source} has no pictures; looked for {', '.join(sorted(PICTURE_SUFFIXES))} in it and below")
+        raise ValueError(f"{source} has no images; looked for {', '.join(sorted(PICTURE_SUFFIXES))} in it and below")
     if layout == "cityscapes":
         images = [path for path in found if path.stem.endswith("_leftImg8bit")]
         if not images:
             raise ValueError(
-                f"{source} has no pictures called ..._leftImg8bit.png, only such as {found[0]}; for pictures of other "
+                f"{source} has no images called ..._leftImg8bit.png, only such as {found[0]}; for images of other "
                 "names give --layout coco"
             )
         return images
@@ -109,14 +109,14 @@ def pictures_below(source: Path, layout: Layout) -> list[Path]:
             "" if len(wrong.parts) == 1 else f"; give the folder that has the classes, here perhaps {source / wrong.parts[0]}"
         )
         raise ValueError(
-            f"{source / wrong} lies {where}; ImageNet-C is made of class folders: {source}/CLASS/PICTURE{hint}. For pictures "
+            f"{source / wrong} lies {where}; ImageNet-C is made of class folders: {source}/CLASS/IMAGE{hint}. For images "
             "without classes give --layout coco"
         )
     return found
 
 
 def _walk(source: Path) -> Iterator[Path]:
-    """Files below a folder, relative to it; hidden ones are none of the data set's."""
+    """Files below a folder, relative to it; hidden ones are none of the dataset's."""
     seen: set[str] = set()  # links may lead in circles
     for folder, folders, names in os.walk(source, followlinks=True):
         folders[:] = [n for n in folders if not n.startswith(".")]
@@ -133,7 +133,7 @@ def _is_annotation(folder: str) -> bool:
 
 
 def check_names(pictures: Sequence[Path], copying: Copying) -> None:
-    """Two pictures must not become the same file."""
+    """Two images must not become the same file."""
     names: dict[Path, Path] = {}
     for picture in pictures:
         name = copying.file_name(picture)

@@ -1,4 +1,4 @@
-"""Writing a corrupted copy of a data set: the trees of ImageNet-C, Cityscapes-C and COCO-C, for pictures of one's own.
+"""Writing a corrupted copy of a dataset: the trees of ImageNet-C, Cityscapes-C and COCO-C, for images of one's own.
 
 Every file appears whole or not at all, and depends on its own path and the settings alone; so many processes can share
 the work, and a second run does only what is missing. `tree_records` says what the tree notes about itself.
@@ -28,7 +28,7 @@ from robustvit.runtime.locking import locked
 __all__ = ["LAYOUTS", "Copying", "TreeSummary", "copied_names", "corrupt_tree"]
 
 Report = Callable[[str, int, int], None]
-"""Told (what is being done, pictures done, in all)."""
+"""Told (what is being done, images done, in all)."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class TreeSummary:
     Attributes:
         written: files.
         present: files that were there already.
-        skipped: (picture, reason) of those that could not be read.
+        skipped: (image, reason) of those that could not be read.
         notes: what else the user should know.
-        changed: pictures that were replaced since they were copied, and are copied again.
+        changed: images that were replaced since they were copied, and are copied again.
     """
 
     written: int
@@ -60,15 +60,15 @@ def corrupt_tree(
     world: int = 1,
     report: Report | None = None,
 ) -> TreeSummary:
-    """Writes the corrupted copies that are not there yet, and those of pictures that were replaced.
+    """Writes the corrupted copies that are not there yet, and those of images that were replaced.
 
     Args:
-        source: folder of the pictures.
+        source: folder of the images.
         destination: folder for the copies; created.
         copying: how.
-        workers: processes on this machine, at most one a core that this process may use; None for as many as that.
-        rank, world: this process of a distributed run, and how many there are; each takes its share of the pictures.
-        report: told (what, pictures done, pictures in all).
+        workers: processes on this machine, at most one per core that this process may use; None for as many as that.
+        rank, world: this process of a distributed run, and how many there are; each takes its share of the images.
+        report: told (what, images done, images in all).
     """
     pictures = pictures_below(source, copying.layout)
     _check_places(source, destination)
@@ -133,7 +133,7 @@ def _copy_all(
 def _forget_changed(
     work: Work, pictures: Sequence[Path], rank: int, world: int, report: Report | None
 ) -> tuple[dict[str, set[str]], list[str]]:
-    """(list of checksums -> copies in it that no longer show their picture, those pictures).
+    """(list of checksums -> copies in it that no longer show their image, those images).
 
     A process takes them out of its own list, the first one also out of those of runs that were shared out otherwise.
     """
@@ -146,7 +146,7 @@ def _forget_changed(
         check_interrupted()
         seen += 1
         if report is not None:
-            report("looking for changed pictures", min(seen, len(pictures)), len(pictures))
+            report("looking for changed images", min(seen, len(pictures)), len(pictures))
 
     for checksums in sorted(work.destination.glob("checksums-*.sha256")):
         is_own = checksums.stem == f"checksums-{rank}-of-{world}"
@@ -163,7 +163,7 @@ def _forget_changed(
 
 def _check_places(source: Path, destination: Path) -> None:
     if destination.resolve().is_relative_to(source.resolve()):
-        raise ValueError(f"{destination} lies inside {source}, so the copies would become pictures; give another folder")
+        raise ValueError(f"{destination} lies inside {source}, so the copies would become images; give another folder")
 
 
 def _prepare(source: Path, destination: Path, copying: Copying, pictures: Sequence[Path], rank: int, world: int) -> list[str]:

@@ -1,7 +1,7 @@
-"""Which pictures a corrupted tree was made from, so that one that was replaced since then is noticed.
+"""Which images a corrupted tree was made from, so that one that was replaced since then is noticed.
 
-Beside each `checksums-SHARE.sha256` lies a `sources-SHARE.tsv` with checksum, size and time of every picture whose copies the
-former lists. A picture counts as changed when its size differs, or its time and then also its checksum.
+Beside each `checksums-SHARE.sha256` lies a `sources-SHARE.tsv` with checksum, size and time of every image whose copies the
+former lists. An image counts as changed when its size differs, or its time and then also its checksum.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["SourceRecord", "SourceRecords", "drop_copies", "source_line"]
 
 @dataclass(frozen=True)
 class SourceRecord:
-    """A picture as it was when it was copied."""
+    """An image as it was when it was copied."""
 
     size: int
     modified_ns: int
@@ -31,7 +31,7 @@ class SourceRecord:
         return SourceRecord(status.st_size, status.st_mtime_ns, _checksum(path))
 
     def now(self, path: Path) -> SourceRecord | None:
-        """The record if the picture is still the same, with its present time; None if it is another one."""
+        """The record if the image is still the same, with its present time; None if it is another one."""
         try:
             status = path.stat()
         except OSError:  # a link that leads nowhere any more
@@ -65,12 +65,12 @@ class SourceRecords:
         self.is_outdated = False
 
     def changed(self, folder: Path, wanted: Collection[str], told: Callable[[], None]) -> set[str]:
-        """Those of the wanted pictures that are not what they were when they were copied. They have no record any more.
+        """Those of the wanted images that are not what they were when they were copied. They have no record any more.
 
         Args:
-            folder: of the pictures.
+            folder: of the images.
             wanted: their paths below it.
-            told: called for every picture that was looked at.
+            told: called for every image that was looked at.
         """
         found = set()
         for picture in [picture for picture in self.records if picture in wanted]:
@@ -90,7 +90,7 @@ class SourceRecords:
 
 
 def _read(path: Path) -> dict[str, SourceRecord]:
-    """The last record of each picture; a line that a kill cut is none."""
+    """The last record of each image; a line that a kill cut is none."""
     records: dict[str, SourceRecord] = {}
     with open_list(path) as lines:
         for line in lines:
@@ -110,7 +110,7 @@ def _record(text: str, path: Path) -> tuple[str, SourceRecord]:
 
 
 def drop_copies(checksums: Path, copies: Collection[str], places: Collection[str]) -> None:
-    """Takes the copies of changed pictures out of a list of checksums.
+    """Takes the copies of changed images out of a list of checksums.
 
     Those that this run makes again stay until then; others would stay for ever, so they are deleted.
 

@@ -1,7 +1,7 @@
-"""What a corrupted tree says about itself: settings and source, the files that are finished, the pictures left out.
+"""What a corrupted tree says about itself: settings and source, the files that are finished, the images left out.
 
 `manifest.json` has the settings, `checksums-*.sha256` every file that was written (for `sha256sum -c`), `skipped-*.txt` the
-pictures that could not be read, `sources-*.tsv` what the pictures were (`source_records`). The processes of a distributed run
+images that could not be read, `sources-*.tsv` what the images were (`source_records`). The processes of a distributed run
 have files of their own.
 """
 
@@ -30,7 +30,7 @@ def agree_on_manifest(
 ) -> list[str]:
     """Compares this run with those before it, and notes it down; returns what the user should know.
 
-    A tree has one source. The folder may move, if it has the same pictures (names and sizes) as before, and pictures may be
+    A tree has one source. The folder may move, if it has the same images (names and sizes) as before, and images may be
     added to it where it is, but not both between two runs.
 
     Raises:
@@ -52,10 +52,10 @@ def agree_on_manifest(
     contents = _contents(source, pictures)
     if is_elsewhere and stored.get("pictures") != contents:
         raise ValueError(
-            f"{destination} was made from {stored['source']}, and {here} has other pictures; give another folder. If it is "
-            f'the same data set with pictures added, write its new place into {path} ("source")'
+            f"{destination} was made from {stored['source']}, and {here} has other images; give another folder. If it is "
+            f'the same dataset with images added, write its new place into {path} ("source")'
         )
-    notes = [f"{stored['source']} has moved to {here}: the same pictures by name and size"] if is_elsewhere else []
+    notes = [f"{stored['source']} has moved to {here}: the same images by name and size"] if is_elsewhere else []
     versions = list(dict.fromkeys([*stored.get("robustvit", []), version("robustvit")]))
     if len(versions) > 1:
         notes.append(f"{destination} has files made by robustvit {' and '.join(versions)}, which may differ")
@@ -83,7 +83,7 @@ def _merged(before: Sequence[Any], now: Sequence[Any]) -> list[Any]:
 
 
 def _contents(source: Path, pictures: Sequence[Path]) -> dict[str, Any]:
-    """How many pictures, and a digest of their names and sizes."""
+    """How many images, and a digest of their names and sizes."""
     digest = hashlib.sha256()
     for picture in pictures:
         try:
@@ -95,12 +95,12 @@ def _contents(source: Path, pictures: Sequence[Path]) -> dict[str, Any]:
 
 
 def finished_copies(destination: Path, bits: dict[str, int], stale: Mapping[str, Collection[str]]) -> dict[str, int]:
-    """Picture (below its place) -> the sum of the bits of the places where its copy is finished and listed.
+    """Image (below its place) -> the sum of the bits of the places where its copy is finished and listed.
 
     Args:
         destination: the tree.
         bits: place of a cell, as "fog/3" or "fog_3" -> its bit. A set of all paths would fill the memory at ImageNet's size.
-        stale: name of a list -> pictures (below their places) for which it does not count.
+        stale: name of a list -> images (below their places) for which it does not count.
     """
     depth = max((place.count("/") + 1 for place in bits), default=1)
     finished: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Data sets in archives, through timm's readers: .tar files, webdataset's shards (`wds/...`), Hugging Face's (`hfds/...`)."""
+"""Datasets in archives, through timm's readers: .tar files, webdataset's shards (`wds/...`), Hugging Face's (`hfds/...`)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["ShardPictures", "hfds_pictures", "tar_pictures", "wds_pictures"]
 
 
 def tar_pictures(path: Path, *, ignore_orientation: bool = False) -> ReaderSamples:
-    """The pictures of a tar file with .../CLASS/PICTURE or CLASS.tar in it.
+    """The images of a tar file with .../CLASS/IMAGE or CLASS.tar in it.
 
     Raises:
-        LayoutError: it is damaged, has no pictures, or mixes folders of classes.
+        LayoutError: it is damaged, has no images, or mixes folders of classes.
     """
     from timm.data.readers.reader_image_in_tar import ReaderImageInTar
 
@@ -31,15 +31,15 @@ def tar_pictures(path: Path, *, ignore_orientation: bool = False) -> ReaderSampl
         with _more_suffixes():  # no index: timm pickles it, and would run what somebody else put into one
             reader = ReaderImageInTar(str(path), cache_tarinfo=False)
     except (ValueError, tarfile.TarError, EOFError) as error:
-        told = str(error) if isinstance(error, tarfile.TarError | EOFError) else "expected CLASS/PICTURE.jpg in it"
-        raise LayoutError(f"{path} has no pictures that can be read: {told}") from error
+        told = str(error) if isinstance(error, tarfile.TarError | EOFError) else "expected CLASS/IMAGE.jpg in it"
+        raise LayoutError(f"{path} has no images that can be read: {told}") from error
     seen = [not Path(info.path).name.startswith(".") for info, _, _ in reader.samples]
     reader.samples, reader.targets = reader.samples[seen], reader.targets[seen]
     places = {str(Path(info.path).parent.parent) for info, _, child in reader.samples if child is None}
     if len(places) > 1:
         raise LayoutError(
             f"{path} has class folders in several places ({', '.join(sorted(places)[:4])}), which would be mixed; "
-            "give an archive of one data set, or unpack it and give one of the folders"
+            "give an archive of one dataset, or unpack it and give one of the folders"
         )
     note = order_note(tuple(reader.class_name_to_idx))
     return ReaderSamples(reader, str(path), order_note=note, ignore_orientation=ignore_orientation)
@@ -47,7 +47,7 @@ def tar_pictures(path: Path, *, ignore_orientation: bool = False) -> ReaderSampl
 
 @contextmanager
 def _more_suffixes() -> Iterator[None]:
-    """timm's reader of tar files takes the suffixes of pictures from a global."""
+    """timm's reader of tar files takes the suffixes of images from a global."""
     from timm.data.readers import img_extensions
 
     before = img_extensions.get_img_extensions()
@@ -59,7 +59,7 @@ def _more_suffixes() -> Iterator[None]:
 
 
 def hfds_pictures(source: str, *, ignore_orientation: bool = False) -> ReaderSamples:
-    """`hfds/NAME`: a data set of the hub or a local folder, with columns image and label; its validation or test split."""
+    """`hfds/NAME`: a dataset of the hub or a local folder, with columns image and label; its validation or test split."""
     name = source.partition("/")[2]
     try:
         from timm.data.readers.reader_hfds import ReaderHfds
@@ -100,7 +100,7 @@ def wds_pictures(source: str, *, ignore_orientation: bool = False) -> ShardPictu
     if missing := [file for file, local in zip(files, is_local, strict=True) if local and not Path(file).is_file()]:
         raise FileNotFoundError(f"{source}: there is no shard {missing[0]}")
     if not reader.num_samples and not all(is_local):
-        raise LayoutError(f"{source}: nobody knows how many pictures the shards have; add it, as in {source}|50000")
+        raise LayoutError(f"{source}: nobody knows how many images the shards have; add it, as in {source}|50000")
     count = reader.num_samples or sum(map(_count, files))
     return ShardPictures(files, source, count, reader.split_info.alt_label, ignore_orientation=ignore_orientation)
 
@@ -151,13 +151,13 @@ def _check_members(shard: str) -> None:
     with suppress(tarfile.TarError, EOFError), tarfile.open(shard) as archive:  # what comes before the damage is read
         large = next((member for member in archive if member.isfile() and member.size > MOST_BYTES), None)
     if large is not None:
-        raise ValueError(f"{large.name} in it has {large.size:,} bytes, which is no picture")
+        raise ValueError(f"{large.name} in it has {large.size:,} bytes, which is no image")
 
 
 class ShardPictures:
-    """A stream of pictures from shards of webdataset.
+    """A stream of images from shards of webdataset.
 
-    timm's reader says which shards there are. It would leave out damaged pictures without a word, and deal the shards out to
+    timm's reader says which shards there are. It would leave out damaged images without a word, and deal the shards out to
     the processes of a distributed run; so samples are taken from webdataset as they are, and decoded when they are opened.
     """
 

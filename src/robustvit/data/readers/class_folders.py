@@ -1,8 +1,8 @@
-"""Folders of class folders, ROOT/CLASS/PICTURE, as they lie on disk: beside other data sets, and with other files inside.
+"""Folders of class folders, ROOT/CLASS/IMAGE, as they lie on disk: beside other datasets, and with other files inside.
 
-timm's own reader takes every picture at any depth and labels it by its last folder, so that ImageNet-A beside val/ would join
-it, and all of ImageNet-C would pass for clean. The reader here takes CLASS/PICTURE only and refuses what is deeper. Classes
-and pictures are ordered as timm orders them.
+timm's own reader takes every image at any depth and labels it by its last folder, so that ImageNet-A beside val/ would join
+it, and all of ImageNet-C would pass for clean. The reader here takes CLASS/IMAGE only and refuses what is deeper. Classes
+and images are ordered as timm orders them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NO_PICTURES = frozenset(_OTHER_SUFFIXES.split())
 
 
 class LayoutError(ValueError):
-    """What is on disk is not the data set that was asked for."""
+    """What is on disk is not the dataset that was asked for."""
 
 
 def plain_name(name: str) -> str:
@@ -40,15 +40,15 @@ def plain_name(name: str) -> str:
 
 
 def is_suite(name: str) -> bool:
-    """Whether a folder of this name is another data set, as ImageNet-A or CIFAR-10-C."""
+    """Whether a folder of this name is another dataset, as ImageNet-A or CIFAR-10-C."""
     return _SUITES.fullmatch(plain_name(name)) is not None
 
 
 def folder_pictures(path: Path, *, train: bool = False, ignore_orientation: bool = False) -> ReaderSamples:
-    """The pictures of `path/CLASS/PICTURE`, or of val/, validation/ or test/ in it; of train/ if asked for.
+    """The images of `path/CLASS/PICTURE`, or of val/, validation/ or test/ in it; of train/ if asked for.
 
     Raises:
-        LayoutError: there are none, or pictures lie elsewhere.
+        LayoutError: there are none, or images lie elsewhere.
     """
     reader = ClassFolderReader(_train_split_of(path) if train else _split_of(path))
     note = order_note(tuple(reader.class_to_idx))
@@ -69,12 +69,12 @@ def order_note(classes: Sequence[str]) -> str | None:
 
 
 class ClassFolderReader:
-    """(file, label) of each picture; the interface of timm's readers.
+    """(file, label) of each image; the interface of timm's readers.
 
     Attributes:
-        names: CLASS/PICTURE, in timm's order.
+        names: CLASS/IMAGE, in timm's order.
         targets: their labels.
-        class_to_idx: number of each class that has pictures.
+        class_to_idx: number of each class that has images.
     """
 
     def __init__(self, root: Path) -> None:
@@ -97,13 +97,13 @@ class ClassFolderReader:
 
 
 def _visible(folder: Path | str) -> list[os.DirEntry[str]]:
-    """What is in a folder, sorted. Hidden files are none of the data set's: a system's, or a writer's that was stopped."""
+    """What is in a folder, sorted. Hidden files are none of the dataset's: a system's, or a writer's that was stopped."""
     with os.scandir(folder) as entries:
         return sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name)
 
 
 def _split_of(path: Path) -> Path:
-    """val/ (or its like) in `path` if that holds the pictures, else `path` itself."""
+    """val/ (or its like) in `path` if that holds the images, else `path` itself."""
     folders = [entry.name for entry in _visible(path) if entry.is_dir() and not is_suite(entry.name)]
     for split in SPLITS:
         # without folders inside, it may be a class of this name
@@ -119,24 +119,24 @@ def _train_split_of(path: Path) -> Path:
         return path / "train"
     if _split_of(path) != path:
         raise LayoutError(
-            f"{path} has {_split_of(path).name}/ but no {path}/train/CLASS/PICTURE.jpg to train on; add it, or give the "
+            f"{path} has {_split_of(path).name}/ but no {path}/train/CLASS/IMAGE.jpg to train on; add it, or give the "
             "folder that has the class folders"
         )
     return path
 
 
 def _scan(root: Path) -> dict[str, list[str]]:
-    """Class -> file names of its pictures."""
+    """Class -> file names of its images."""
     entries = _visible(root)
     folders = [entry for entry in entries if entry.is_dir()]
     classes = [entry for entry in folders if not is_suite(entry.name)]
     expected = f"{root}/CLASS/PICTURE.jpg"
     if not entries:
-        raise LayoutError(f"{root} is empty; expected a folder for each class with its pictures inside: {expected}")
+        raise LayoutError(f"{root} is empty; expected a folder for each class with its images inside: {expected}")
     if not folders:
         raise LayoutError(
             f"{root} has no class folders, only files such as {entries[0].name}; expected {expected}, because "
-            "the name of its folder says what a picture shows"
+            "the name of its folder says what an image shows"
         )
     if not classes:
         raise LayoutError(
@@ -148,14 +148,14 @@ def _scan(root: Path) -> dict[str, list[str]]:
     others: Counter[str] = Counter()
     found = {entry.name: pictures for entry in classes if (pictures := _pictures_of(root, entry.path, others))}
     if not found:
-        raise LayoutError(f"{root} has no pictures in its {len(classes)} folders, such as {classes[0].name}{_told(others)}")
+        raise LayoutError(f"{root} has no images in its {len(classes)} folders, such as {classes[0].name}{_told(others)}")
     if others:
-        warnings.warn(f"{root}: not read as pictures{_told(others)}", stacklevel=2)
+        warnings.warn(f"{root}: not read as images{_told(others)}", stacklevel=2)
     return found
 
 
 def _told(others: Counter[str]) -> str:
-    """Files that may have been meant as pictures."""
+    """Files that may have been meant as images."""
     if not others:
         return ""
     return ": " + ", ".join(f"{count} files {suffix or 'without suffix'}" for suffix, count in others.most_common(5))
@@ -187,7 +187,7 @@ def _pictures_below(folder: str) -> Iterator[str]:
 
 
 def _too_deep(root: Path, picture: Path) -> str:
-    message = f"{picture} lies deeper than {root}/CLASS/PICTURE, so its class is not clear; "
+    message = f"{picture} lies deeper than {root}/CLASS/IMAGE, so its class is not clear; "
     if set(picture.relative_to(root).parts[:2]) & set(corruption_names("all19")):
-        return message + "this looks like ImageNet-C: choose the suite imagenet-c, or give the folder of the clean pictures"
+        return message + "this looks like ImageNet-C: choose the suite imagenet-c, or give the folder of the clean images"
     return message + f"give the folder that has the class folders (here perhaps {picture.parent.parent}), or move it away"

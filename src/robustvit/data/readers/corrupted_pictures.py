@@ -1,4 +1,4 @@
-"""Reads corrupted copies of a data set: ImageNet-C as published, and whatever `robustvit corrupt` wrote, whole or in part."""
+"""Reads corrupted copies of a dataset: ImageNet-C as published, and whatever `robustvit corrupt` wrote, whole or in part."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def copy_settings(root: Path) -> dict[str, Any] | None:
 def corrupted_pictures(
     root: Path, names: Sequence[str], severities: Sequence[int] = SEVERITIES
 ) -> dict[Cell, ReaderSamples] | None:
-    """(corruption, severity) -> pictures, from `root/CORRUPTION/SEVERITY/CLASS/PICTURE`; None if `root` is no such tree.
+    """(corruption, severity) -> images, from `root/CORRUPTION/SEVERITY/CLASS/PICTURE`; None if `root` is no such tree.
 
     Copies have the pixels as they were corrupted, and the numbers of published files were made without EXIF tags, so that
     these are ignored. A published tree must have all that is asked for. What `robustvit corrupt` wrote was meant to have some
@@ -76,14 +76,14 @@ def corrupted_pictures(
     for (name, severity), pictures in found.items():
         if len(pictures) < expected:
             raise LayoutError(
-                f"{there[name, severity]} has {len(pictures)} of {expected} pictures: it was not finished, and the same "
+                f"{there[name, severity]} has {len(pictures)} of {expected} images: it was not finished, and the same "
                 "robustvit corrupt command goes on with it"
             )
     return found
 
 
 def _copied_pictures(root: Path) -> int:
-    """How many pictures every folder of a copy should have: all but those that could not be read; 0 where nobody knows."""
+    """How many images every folder of a copy should have: all but those that could not be read; 0 where nobody knows."""
     try:
         count = int(json.loads((root / "manifest.json").read_text())["pictures"]["count"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -96,7 +96,7 @@ def _lacks(root: Path, missing: Sequence[str], there: Sequence[Cell] | dict[Cell
     if is_copy:
         return f"{told}it was not finished: the same robustvit corrupt command goes on with it"
     return (
-        f"{told}expected {root}/CORRUPTION/SEVERITY/CLASS/PICTURE.JPEG for each. To measure what is there ({_told(there)}), "
+        f"{told}expected {root}/CORRUPTION/SEVERITY/CLASS/IMAGE.JPEG for each. To measure what is there ({_told(there)}), "
         "name it with --suite and --severity"
     )
 

@@ -1,4 +1,4 @@
-"""Films: a picture that changes little by little. Made from pictures here, or read from the published files of ImageNet-P."""
+"""Films: an image that changes little by little. Made from images here, or read from the published files of ImageNet-P."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class FilmSet(Protocol):
     def id(self, i: int) -> str: ...
 
     def frames(self, i: int) -> list[Tensor]:
-        """The films of subject `i`, one a kind: uint8 [T, 3, H, W]. Raises UnreadablePictureError."""
+        """The films of subject `i`, one per kind: uint8 [T, 3, H, W]. Raises UnreadablePictureError."""
         ...
 
     def add_to(self, digest: Digest) -> None:
@@ -48,7 +48,7 @@ class FilmSet(Protocol):
 
 
 class MadeFilms:
-    """Films made in memory of the pictures of a set, by (seed, id of the picture)."""
+    """Films made in memory of the images of a set, by (seed, id of the image)."""
 
     def __init__(self, pictures: SampleSet, kinds: Sequence[str], benchmark: Benchmark, seed: int) -> None:
         self.name, self.kinds = pictures.name, tuple(kinds)
@@ -71,7 +71,7 @@ class MadeFilms:
         ]
 
     def add_to(self, digest: Digest) -> None:
-        """The pictures that they are made of."""
+        """The images that they are made of."""
         digest.add(self.kinds, self.benchmark, self.seed)
         add_samples(digest, self.pictures)
 
@@ -119,7 +119,7 @@ class StoredFilms:
 
 
 def _folder(root: Path, kind: str) -> Path | None:
-    """The folder of a kind that has films in class folders; pictures (ImageNet-C) do not count."""
+    """The folder of a kind that has films in class folders; images (ImageNet-C) do not count."""
     for group in GROUPS:
         folder = root / group / kind
         if folder.is_dir() and any(path.suffix.lower() in VIDEOS for path in folder.glob("*/*")):

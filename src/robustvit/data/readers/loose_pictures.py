@@ -1,4 +1,4 @@
-"""Pictures without labels: one file, or the files of a folder."""
+"""Images without labels: one file, or the files of a folder."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from robustvit.runtime.fingerprint import Digest
 __all__ = ["NO_LABEL", "LoosePictures", "loose_pictures"]
 
 NO_LABEL = -1
-"""Stands for the class of a picture that has none."""
+"""Stands for the class of an image that has none."""
 
 
 class LoosePictures:
-    """Files that are pictures, in their natural order, without labels."""
+    """Files that are images, in their natural order, without labels."""
 
     classes: tuple[str, ...] = ()
 
@@ -41,7 +41,7 @@ class LoosePictures:
 
 
 def loose_pictures(path: Path, *, ignore_orientation: bool = False) -> LoosePictures | None:
-    """The picture `path`, or those that lie directly in the folder `path`; None where it is neither."""
+    """The image `path`, or those that lie directly in the folder `path`; None where it is neither."""
     inside = path.iterdir() if path.is_dir() else [path]
     files = [file for file in inside if file.is_file() and file.suffix.lower() in PICTURE_SUFFIXES]
     files.sort(key=lambda file: natural_key(file.name))

@@ -1,6 +1,6 @@
-"""`scenes`, the embedded data set: textured shapes on cluttered grounds, in ten classes, at any size, without any file.
+"""`scenes`, the embedded dataset: textured shapes on cluttered grounds, in ten classes, at any size, without any file.
 
-A scene is a function of (seed, index): picture, label, semantic map, instance masks and boxes. It is the same scene at every
+A scene is a function of (seed, index): image, label, semantic map, instance masks and boxes. It is the same scene at every
 size, drawn with more detail on more pixels, and does not depend on what else is drawn with it.
 """
 
@@ -35,7 +35,7 @@ Size = int | tuple[int, int]
 
 @dataclass(frozen=True)
 class Scene:
-    """One picture and all that is known about it.
+    """One image and all that is known about it.
 
     Attributes:
         image: uint8 [3, H, W].
@@ -120,15 +120,15 @@ def scenes_batch(seed: int, indices: Sequence[int], size: Size = 32, *, hints: H
 
 
 class Scenes(Dataset[tuple[Any, int]]):
-    """`length` scenes as pairs (image, label); `scenes.scene(i)` has the dense annotations of the same picture.
+    """`length` scenes as pairs (image, label); `scenes.scene(i)` has the dense annotations of the same image.
 
     Args:
-        split: "train", "val", "test" or any other name; splits share no picture.
-        length: number of pictures.
+        split: "train", "val", "test" or any other name; splits share no image.
+        length: number of images.
         size: side or (height, width) in pixels.
-        seed: another seed gives other pictures in every split.
+        seed: another seed gives other images in every split.
         hints: see `scenes_batch`.
-        transform: what happens to the uint8 [3, H, W] tensor of a picture.
+        transform: what happens to the uint8 [3, H, W] tensor of an image.
     """
 
     classes = CLASS_NAMES
@@ -144,7 +144,7 @@ class Scenes(Dataset[tuple[Any, int]]):
         transform: Callable[[Tensor], Any] | None = None,
     ) -> None:
         if length < 1:
-            raise ValueError(f"length={length} is not possible; give the number of pictures, at least 1")
+            raise ValueError(f"length={length} is not possible; give the number of images, at least 1")
         self.split, self.length, self.size = split, length, _height_width(size)
         self.seed, self.hints, self.transform = seed, hints, transform
         self.split_seed = keyed_seed(seed, split, "scenes split")
@@ -162,11 +162,11 @@ class Scenes(Dataset[tuple[Any, int]]):
         return list(zip(images, batch.labels.tolist(), strict=True))
 
     def scene(self, index: int) -> Scene:
-        """Picture `index` with its semantic map, masks and boxes; `transform` is not applied."""
+        """Image `index` with its semantic map, masks and boxes; `transform` is not applied."""
         return self.batch([index])[0]
 
     def batch(self, indices: Sequence[int]) -> SceneBatch:
-        """Some pictures with all annotations, drawn together; `transform` is not applied."""
+        """Some images with all annotations, drawn together; `transform` is not applied."""
         known = [self._checked(int(index)) for index in indices]
         return scenes_batch(self.split_seed, known, self.size, hints=self.hints)
 
@@ -180,12 +180,12 @@ class Scenes(Dataset[tuple[Any, int]]):
         return Scenes(self.split, self.length, size, seed=self.seed, hints=self.hints, transform=self.transform)
 
     def add_to(self, digest: Digest) -> None:
-        """What the pictures are a function of."""
+        """What the images are a function of."""
         digest.add(self.split, self.seed, self.length, self.size, self.hints, self.transform)
 
     def _checked(self, index: int) -> int:
         if not -self.length <= index < self.length:
-            raise IndexError(f"picture {index} of {self.length}; give an index from 0 to {self.length - 1}")
+            raise IndexError(f"image {index} of {self.length}; give an index from 0 to {self.length - 1}")
         return index % self.length
 
 

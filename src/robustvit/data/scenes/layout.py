@@ -1,6 +1,6 @@
 """What a scene shows, before any pixel is drawn: objects, their places, textures and colours, as arrays over a batch.
 
-Lengths are in units of the shorter side of the picture, so that a scene is the same picture at every size.
+Lengths are in units of the shorter side of the image, so that a scene is the same image at every size.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CONTRAST, CHROMA, TINT = (0.1, 0.35), (0.12, 0.3), (0.1, 0.22)
 TILT = 1 / 6
 """The share of the circle in which objects are turned: 30 degrees to either side."""
 COARSE, FINE = (4.0, 5.5), (7.5, 9.5)
-"""Frequencies of textures, in waves to a side of the picture: 8 pixels to 3 pixels a wave at 32 pixels."""
+"""Frequencies of textures, in waves to a side of the image: 8 pixels to 3 pixels a wave at 32 pixels."""
 
 Floats = NDArray[np.float32]
 
@@ -59,7 +59,7 @@ class Objects:
         cosine, sine: [B, K], of the rotation.
         colour, tint: [B, K, 3], the middle colour and what a texture of +1 adds to it.
         texture: [B, K, 5], a row of the table of textures.
-        frequency: [B, K], waves to a side of the picture.
+        frequency: [B, K], waves to a side of the image.
     """
 
     count: NDArray[np.int64]
@@ -82,7 +82,7 @@ def draw_colours(draws: SceneDraws, stream: int, count: int, chroma: float) -> F
 
 
 def draw_objects(draws: SceneDraws, extent: tuple[float, float], ground: Floats, hints: Hints) -> Objects:
-    """The objects in pictures of `extent` (height, width) on grounds of mean grey `ground` [B]."""
+    """The objects in images of `extent` (height, width) on grounds of mean grey `ground` [B]."""
     K = MOST_OBJECTS
     count = 1 + draws.integers(10, K)
     is_main = np.arange(K) == (draws.uniform(11) * count).astype(np.int64)[:, None]

@@ -20,7 +20,7 @@ __all__ = ["paint"]
 
 STICKS = 5
 CLARITY = (0.2, 0.55)
-"""The share of its contrast that a picture keeps."""
+"""The share of its contrast that an image keeps."""
 _CELLS = (3, 7, 15, 31, 63, 127)
 """Of the ground's layers along the shorter side. Layers finer than 3 pixels a cell are not drawn: they would flicker."""
 
@@ -28,7 +28,7 @@ _CELLS = (3, 7, 15, 31, 63, 127)
 def paint(
     seed: int, indices: Sequence[int], size: tuple[int, int], hints: Hints
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint8], Objects]:
-    """Pictures uint8 [B, 3, H, W], and which object is seen at a pixel: 0 none, k the k-th, uint8 [B, H, W]."""
+    """Images uint8 [B, 3, H, W], and which object is seen at a pixel: 0 none, k the k-th, uint8 [B, H, W]."""
     H, W = size
     draws, side = SceneDraws(seed, indices), min(size)
     extent = (H / side, W / side)
@@ -158,7 +158,7 @@ def _shadow(distance: Floats) -> Floats:
 
 
 def _add_haze(image: Floats, draws: SceneDraws, grey: Floats) -> None:
-    """Takes contrast from the whole picture, from one more than from another, as air does."""
+    """Takes contrast from the whole image, from one more than from another, as air does."""
     clarity = draws.uniform(53, (), *CLARITY)
     image *= clarity[:, None, None, None]
     image += ((1 - clarity) * grey)[:, None, None, None]

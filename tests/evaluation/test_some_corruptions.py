@@ -91,7 +91,7 @@ def test_a_folder_that_corrupt_wrote_in_part_is_measured_as_far_as_it_goes(
 def test_a_copy_that_is_not_finished_and_one_without_labels_are_refused(pictures: Path, tmp_path: Path) -> None:
     folder = corrupted(pictures, tmp_path / "c", "--names", "fog", "--severities", "1", "3", "--size", "32")
     (folder / "fog" / "1" / "c0" / "a.JPEG").rename(tmp_path / "taken away")
-    with pytest.raises(LayoutError, match=r"has 9 of 10 pictures: it was not finished"):
+    with pytest.raises(LayoutError, match=r"9 of 10"):
         measured(folder)
     (folder / "fog" / "3").rename(folder / "elsewhere")
     with pytest.raises(LayoutError, match=r"lacks fog/3; it was not finished"):

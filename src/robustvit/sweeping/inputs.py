@@ -29,7 +29,7 @@ __all__ = ["check_inputs", "weights_digest"]
 
 MISSING = "missing"
 """Stands for what cannot be found, and so not compared: images that were moved away, weights that are still to come."""
-TRAINING, MEASURED = "training images", "measured images"
+TRAINING, MEASURED = "training pictures", "measured pictures"
 """Names of parts in the fingerprints of `cell.json`, which keep their spelling so that old sweeps can be resumed."""
 WEIGHTS = Path("weights", "model.safetensors")
 CONFIG = WEIGHTS.with_name("config.json")

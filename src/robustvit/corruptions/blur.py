@@ -48,7 +48,7 @@ def motion_blur_at(
     Args:
         images: uint8 [B, 3, H, W].
         radius, sigma: of the streak, in pixels.
-        angles: degrees, one an image.
+        angles: degrees, one per image.
         family: all but `arbitrary` pass through 16-bit integers, as published.
         dtype: of the sums; float64 repeats the published bytes.
     """

@@ -121,7 +121,7 @@ def corrupt(
         severity: 1 to 5.
         seed: of the randomness.
         family: whose parameters and rules; None takes the family made for this size, `arbitrary` where there is none.
-        sample_ids: one an image; None takes 0, 1, ... in the order of the batch.
+        sample_ids: one per image; None takes 0, 1, ... in the order of the batch.
         channel_order: "bgr" treats the first channel as blue: the slip in the published Cityscapes-C and COCO-C.
         frost_folder: photographs for "frost" (frost1.png ... frost5.jpg, or any images) instead of the generated ones.
         legacy_rng: repeat the stream of the published programs, `numpy.random.seed(seed)`, in double precision: slow.

@@ -11,6 +11,8 @@ import pytest
 import torch
 
 import robustvit as rv
+from robustvit.attacks import build_attack
+from robustvit.cli.attack_flags import build_attacks, flags_class
 from robustvit.corruptions.registry import CORRUPTIONS
 from robustvit.methods.registry import METHODS
 from robustvit.runtime.plugins import Registry, installed
@@ -74,6 +76,28 @@ def test_a_method_of_a_plug_in_trains(tmp_path: Path) -> None:
     config = rv.load_config(None, [*ON_SCENES, *SMALL, "methods.entropy.weight=0.5"])
     rv.train(config, tmp_path / "run")
     assert '"entropy"' in (tmp_path / "run" / "metrics.jsonl").read_text()
+
+
+@pytest.mark.usefixtures("documented")
+def test_an_attack_of_a_plug_in_is_measured_and_shown(tmp_path: Path) -> None:
+    attack = build_attack("stripes", {"width": 2})
+    assert attack.describe() == {"width": 2, "strength": 8 / 255}
+    results = rv.evaluate(rv.create_model("vit_nano"), "scenes-easy:4", "clean", attacks=[attack], examples=1)
+    assert "stripes_accuracy" in results.models[0].summary
+    results.save(tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert "Accuracy under stripes" in page
+    assert "8/255" in page
+
+
+@pytest.mark.usefixtures("documented")
+def test_the_options_of_a_plug_in_are_flags() -> None:
+    flags = flags_class(["data"])(strength="16/255")
+    assert build_attacks(["stripes"], flags)[0].describe() == {"width": 4, "strength": 16 / 255}
+    with pytest.raises(ValueError, match="--strength belongs to stripes"):
+        build_attacks(["fgsm"], flags)
+    with pytest.raises(ValueError, match="stripes has an option --width"):
+        flags_class(["width"])
 
 
 def test_a_name_that_the_package_has_is_refused_with_both_owners(site: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 import robustvit as rv
 from robustvit.attacks import ATTACKS, PGD_PRESETS, PixelNetwork, build_attack, cover_random, fgsm, pgd
 from robustvit.attacks.chosen_patches import AdversarialPatches
+from robustvit.metrics.measures import measure_of
 
 QUICK: dict[str, dict[str, Any]] = {
     "patch-fool": {"iterations": 2},
@@ -56,6 +58,48 @@ def test_every_attack_is_described_and_keeps_pixels_in_range_and_the_network_as_
     assert [n for n, p in network.network.named_parameters() if not p.requires_grad] == ["head.weight"]
     assert all(parameter.grad is None for parameter in network.parameters())
     network.network.head.weight.requires_grad_(True)
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_an_attack_is_complete_in_its_class(name: str) -> None:
+    attack = ATTACKS[name]
+    key = build_attack(name).key
+    assert attack.name == name
+    assert attack.measures[0] == measure_of(f"{key}_accuracy")
+    assert attack.measures[0].family == "attack"
+    assert all(measure.key.startswith(key) for measure in attack.measures)
+    assert all(option.text for option in attack.options())
+
+
+def test_the_page_has_the_table_of_attacks() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "attacking.md").read_text()
+    for name, attack in ATTACKS.items():
+        flags = ", ".join(f"`--{option.flag.replace('_', '-')}`" for option in attack.options())
+        assert f"| `{name}` | {attack.summary} | {attack.needs} | {flags} |" in page
+
+
+def test_options_are_typed_and_shown_as_their_fields_say() -> None:
+    options = {option.name: option for name in ("pgd", "patch-fool", "autoattack") for option in ATTACKS[name].options()}
+    assert (options["random_start"].flag, options["random_start"].value(True)) == ("no_random_start", False)
+    assert (options["limit"].flag, options["limit"].value("8/255")) == ("radius", 8 / 255)
+    assert options["projection"].metavar == "textbook|published"
+    assert options["iterations"].text.endswith("250 by default")
+    with pytest.raises(ValueError, match="--eps 4/0"):
+        options["eps"].value("4/0")
+
+
+def test_settings_are_shown_as_a_reader_would_write_them() -> None:
+    shown = ATTACKS["patch-fool"].shown(build_attack("patch-fool").describe())
+    assert "pixels" not in shown
+    assert "pixel_choice" not in shown
+    assert "limit" not in shown
+    assert ATTACKS["pgd"].shown(build_attack("pgd").describe())["step"] == "0.5/255"
+
+
+def test_pgd_says_when_its_steps_do_not_reach_as_far_as_it_may_go() -> None:
+    assert [*build_attack("pgd").remarks()] == []
+    (remark,) = build_attack("pgd", {"preset": "rspc", "steps": 2}).remarks()
+    assert "4/255 of 8/255" in remark
 
 
 @pytest.mark.parametrize("name", ATTACKS)

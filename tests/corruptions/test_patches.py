@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import get_args
 
 import pytest
 import torch
@@ -10,8 +11,21 @@ from refusals import refused
 from torch import Tensor
 from torch.nn import functional as F
 
-from robustvit.corruptions.patches import occlude_patches, occluded_count, occlusion_masks
+from robustvit.corruptions.patches import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    PatchNoise,
+    clamp_to_pixels,
+    keep_highest,
+    noise_of,
+    occlude_patches,
+    occluded_count,
+    occlusion_masks,
+    paste,
+    patch_grid,
+)
 
+MEAN, STD = IMAGENET_MEAN, IMAGENET_STD
 WHITE = torch.full((4, 3, 224, 224), 255, dtype=torch.uint8)
 
 
@@ -71,6 +85,24 @@ def test_pixel_noise_takes_all_levels() -> None:
 def test_dropped_patches_have_the_mean_colour() -> None:
     covered = occlude_patches(WHITE * 0, noise="mean", share=0.5)
     assert covered.amax((0, 2, 3)).tolist() == [124, 116, 104]
+
+
+@given(share=st.floats(0, 0.9), patch=st.sampled_from([4, 8]), noise=st.sampled_from(get_args(PatchNoise)))
+@settings(max_examples=20, deadline=None)
+def test_bytes_and_normalised_images_are_covered_by_the_same_noise(share: float, patch: int, noise: PatchNoise) -> None:
+    images = torch.randint(0, 256, (2, 3, 16, 24), dtype=torch.uint8)
+    u, grid = torch.rand(2, 3, 16, 24), patch_grid((16, 24), patch)
+    keep = keep_highest(torch.rand(2, grid[0] * grid[1]), share)
+    in_bytes = paste(images, keep, noise_of(u, noise, MEAN, STD, as_bytes=True), grid)
+    scale, shift = (torch.tensor(values)[:, None, None] for values in (STD, MEAN))
+    normalised = (images / 255 - shift) / scale
+    covered = clamp_to_pixels(paste(normalised, keep, noise_of(u, noise, MEAN, STD), grid), MEAN, STD)
+    assert (255 * (covered * scale + shift) - in_bytes).abs().max() < 1 + 1e-3  # bytes are rounded down
+    assert (in_bytes != images).any(1).float().mean() <= occluded_count(share, keep.shape[1]) / keep.shape[1]
+
+
+def test_the_old_name_of_dropped_patches_is_taken() -> None:
+    assert torch.equal(occlude_patches(WHITE, noise="mean"), occlude_patches(WHITE, noise="zero"))
 
 
 @given(batch=st.permutations(range(4)), patch=st.sampled_from([8, 16, 32]), share=st.floats(0, 0.9))

@@ -147,7 +147,7 @@ class Attack(ABC):
         """As `__call__`, of arguments that were checked."""
 
 
-def accuracy_measure(name: str, label: str, meaning: str, under: str, order: int = 0) -> Measure:
+def accuracy_measure(name: str, label: str, meaning: str, under: str, order: int = 100) -> Measure:
     """The accuracy under an attack, registered.
 
     Args:

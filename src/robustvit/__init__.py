@@ -96,6 +96,7 @@ def __dir__() -> list[str]:
 
 
 register_with_timm()
+register_measure_home("robustvit.evaluation.suites.registry:load_suites")
 register_measure_home("robustvit.attacks.registry:register_measures")
 register_page_writer("results", "robustvit.report.page:write_page")
 register_page_writer("analysis", "robustvit.report.analysis_page:write_analysis")

@@ -18,14 +18,13 @@ from torchvision.transforms.functional import pil_to_tensor
 
 import robustvit as rv
 from robustvit.attacks import PGD_PRESETS, PixelNetwork, build_attack, pgd
+from robustvit.corruptions.conditions import CLEAN, Condition
 from robustvit.data.layouts import open_samples
-from robustvit.data.protocols import Protocol
 from robustvit.data.scenes.dataset import Scenes
 from robustvit.evaluation.attack_examples import _chosen
-from robustvit.evaluation.classification import Outcome, Task
-from robustvit.evaluation.conditions import CLEAN, Damage
 from robustvit.evaluation.evaluate import UnfinishedRunError
-from robustvit.tasks.class_matching import Matching
+from robustvit.evaluation.tallied import Tallied
+from robustvit.tasks.tallies import Tallies
 
 QUICK: dict[str, dict[str, Any]] = {"patch-fool": {"iterations": 2}, "patches-adversarial": {"fit_steps": 2}}
 ALL = ("fgsm", "pgd", "patch-fool", "patches-random", "patches-adversarial")
@@ -147,20 +146,14 @@ def test_results_are_read_again_as_they_were_saved(found: Any, tmp_path: Path) -
     assert rows["clean"]["largest_change"] == ""
 
 
-def test_results_from_before_there_were_attacks_are_read(found: Any, tmp_path: Path) -> None:
+def test_results_of_an_earlier_layout_are_refused_with_their_version(found: Any, tmp_path: Path) -> None:
     stored = json.loads(json.dumps(found.to_json()))
-    network = stored["models"][0]
-    network.pop("attack_examples")
-    for measurement in network["measurements"]:
-        measurement.pop("attacks")
-    for cell in network["cells"]:
-        for size in ("largest_change", "change_norm", "changed_pixels"):
-            cell.pop(size)
+    stored["versions"]["robustvit"] = "0.1.0"
+    for cell in stored["models"][0]["cells"]:
+        cell.update(cell.pop("values"))
     (tmp_path / "results.json").write_text(json.dumps(stored))
-    old = rv.Results.load(tmp_path).models[0]
-    assert old.measurements[0].attacks == {}
-    assert old.attack_examples == ()
-    assert old.summary == found.models[0].summary
+    with pytest.raises(ValueError, match=r"0\.1\.0"):
+        rv.Results.load(tmp_path)
 
 
 def test_the_settings_and_the_meaning_of_each_attack_are_in_the_results(found: Any) -> None:
@@ -182,29 +175,26 @@ def test_examples_show_what_the_attack_did(found: Any) -> None:
     assert found.models[0].examples == ()  # clean pictures alone would say nothing more
 
 
-def task_of(right: dict[str, list[bool]]) -> tuple[Task, Outcome]:
-    """Ten pictures that are right as given, clean and under two attacks, the second with two masks."""
-    made = tuple(build_attack(*given) for given in (("fgsm", None), ("patches-random", {"masks": 2})))
-    pictures = open_samples("scenes-easy:10", scene_size=(32, 32))
-    protocol = Protocol("model", (32, 32), 32)
-    task = Task(pictures, protocol, (CLEAN,), Damage(), Matching(10, tuple(range(10))), (0.0,) * 3, (1.0,) * 3, attacks=made)
-    answers = np.where(np.array(list(right.values())), 0, 1)
-    ids = [picture.id for picture in pictures]
-    return task, Outcome(ids, np.zeros(10, np.int64), answers, np.ones((4, 10), np.float32), [])
+def tallied(right: dict[str, list[bool]]) -> Tallied:
+    """Ten images that are right as given, under each condition."""
+    rows = [
+        Tallies(10, {"label": np.zeros(10, np.int64), "prediction": np.where(row, 0, 1)})
+        for row in map(np.array, right.values())
+    ]
+    return Tallied([f"image {i}" for i in range(10)], tuple(map(Condition, right)), tuple(rows))
 
 
 def test_the_strip_of_an_attack_shows_first_what_it_turned_then_other_right_ones_then_any() -> None:
     clean = [i in (1, 2, 4, 6, 9) for i in range(10)]
-    rows = {"clean": clean, "fgsm": list(clean), "mask 1": list(clean), "mask 2": [False] * 10}  # mask 2 is not shown
+    rows = {CLEAN.name: clean, "fgsm": list(clean), "mask 1": list(clean), "mask 2": [False] * 10}  # mask 2 is not shown
     rows["fgsm"][4] = rows["mask 1"][9] = False
-    task, outcome = task_of(rows)
-    names, mask = outcome.ids, task.attacks[1].rows[0]
-    assert _chosen(task, outcome, "fgsm", 1) == [names[4]]
-    assert _chosen(task, outcome, mask, 1) == [names[9]]
-    assert _chosen(task, outcome, "fgsm", 3) == [names[i] for i in (4, 1, 6)]
-    assert _chosen(task, outcome, "fgsm", 7) == [names[i] for i in (4, 1, 2, 6, 9, 0, 5)]
-    everything = dict.fromkeys(rows, [False] * 10)
-    assert _chosen(*task_of(everything), "fgsm", 3) == [names[i] for i in (0, 3, 6)]
+    made = tallied(rows)
+    names = made.ids
+    assert _chosen(made, "fgsm", 1) == [names[4]]
+    assert _chosen(made, "mask 1", 1) == [names[9]]
+    assert _chosen(made, "fgsm", 3) == [names[i] for i in (4, 1, 6)]
+    assert _chosen(made, "fgsm", 7) == [names[i] for i in (4, 1, 2, 6, 9, 0, 5)]
+    assert _chosen(tallied(dict.fromkeys(rows, [False] * 10)), "fgsm", 3) == [names[i] for i in (0, 3, 6)]
 
 
 def test_attacks_stand_beside_suites(model: Any) -> None:
@@ -266,7 +256,7 @@ class Rounds(nn.Module):
     [
         (dict(attacks=["pgdd"]), "there is no attack 'pgdd'"),
         (dict(attacks=["pgd", "fgsm", "pgd"]), "the attack pgd is given twice"),
-        (dict(attacks=["fgsm"], size=(20, 20)), "VisionTransformer does not take pictures of 20x20 pixels"),
+        (dict(attacks=["fgsm"], size=(20, 20)), "20x20"),
     ],
 )
 def test_what_cannot_work_is_refused_before_any_picture_is_opened(model: Any, options: dict[str, Any], told: str) -> None:

@@ -75,7 +75,7 @@ def test_few_pictures_are_noted_where_a_bootstrap_is_used(pictures: Path) -> Non
     assert of_one_cell.remarks() == []
     [(names, note)] = rv.evaluate(ByGrey(), pictures, "fog", examples=0).remarks()
     assert (names, note.kind) == ("", "few-pictures")
-    assert "10 pictures" in note.text
+    assert "10 images" in note.text
     assert note.text in render_page(rv.evaluate(ByGrey(), pictures, "fog", examples=0))
     compared = rv.evaluate({"a": ByGrey(), "b": Wrong()}, pictures, "clean")
     assert [note.kind for note in compared.notes] == ["few-pictures"]

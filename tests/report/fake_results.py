@@ -61,8 +61,16 @@ def corruption_cells(suite: str, clean: float, strength: float, images: int, sev
         hardness = 0.05 + 0.13 * (0.5 + 0.5 * math.sin(2.7 * place + 1)) * strength
         for s in severities:
             accuracy = clean * math.exp(-hardness * s * (1 + 0.12 * s))
-            cells.append(CellResult(suite, name, s, images, around(accuracy), calibration_error=0.02 + 0.02 * s))
+            cells.append(fake_cell(suite, name, s, images, around(accuracy), calibration_error=0.02 + 0.02 * s))
     return cells
+
+
+def fake_cell(
+    suite: str, condition: str, severity: int, images: int, accuracy: Value | None = None, **numbers: float
+) -> CellResult:
+    """A cell of a classifier."""
+    values = {} if accuracy is None else {"accuracy": accuracy}
+    return CellResult(suite, condition, severity, images, {**values, **{key: Value(n) for key, n in numbers.items()}})
 
 
 def fake_model(
@@ -77,7 +85,7 @@ def fake_model(
     extras: bool = False,
 ) -> ModelResults:
     """One network under clean pictures and a suite of corruptions; `extras` adds natural shifts, patches and sequences."""
-    cells = [CellResult("clean", "clean", 0, images, around(clean), calibration_error=0.031)]
+    cells = [fake_cell("clean", "clean", 0, images, around(clean), calibration_error=0.031)]
     summary = {"clean_accuracy": around(clean), "expected_calibration_error": around(0.031, 0.004)}
     if suite != "clean":
         grid = corruption_cells(suite, clean, strength, images, severities)
@@ -103,10 +111,10 @@ def fake_model(
 def _extras(clean: float, strength: float) -> tuple[list[CellResult], dict[str, Value]]:
     flips = {name: 0.03 + 0.01 * k * strength for k, name in enumerate(SEQUENCES)}
     cells = [
-        CellResult("imagenet-a", "clean", 0, 7500, around(0.35 * clean), 0.21),
-        CellResult("imagenet-r", "clean", 0, 30000, around(0.6 * clean, 0.005), 0.11),
-        CellResult("patches", "patches", 0, 5000, around(0.93 * clean), 0.045),
-        *(CellResult("imagenet-p", name, 0, 1000, None, flip_probability=value) for name, value in flips.items()),
+        fake_cell("imagenet-a", "clean", 0, 7500, around(0.35 * clean), calibration_error=0.21),
+        fake_cell("imagenet-r", "clean", 0, 30000, around(0.6 * clean, 0.005), calibration_error=0.11),
+        fake_cell("patches", "patches", 0, 5000, around(0.93 * clean), calibration_error=0.045),
+        *(fake_cell("imagenet-p", name, 0, 1000, None, flip_probability=value) for name, value in flips.items()),
     ]
     average = sum(flips.values()) / len(flips)
     return cells, {

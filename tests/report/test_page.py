@@ -13,6 +13,7 @@ import pytest
 from fake_results import (
     around,
     corruption_cells,
+    fake_cell,
     fake_model,
     fake_results,
     three_models,
@@ -20,7 +21,7 @@ from fake_results import (
     with_groups,
 )
 
-from robustvit.evaluation.results import CellResult, Example, ExamplePicture, ModelResults, Results, Value
+from robustvit.evaluation.results import Example, ExamplePicture, ModelResults, Results, Value
 from robustvit.report.grids import grids_of
 from robustvit.report.numbers import change, percent
 from robustvit.report.page import render_page, write_page
@@ -80,20 +81,20 @@ def read(results: Results) -> Reader:
 
 
 def nothing_measured() -> Results:
-    cell = CellResult("clean", "clean", 0, 0, Value(math.nan), math.nan)
+    cell = fake_cell("clean", "clean", 0, 0, Value(math.nan), calibration_error=math.nan)
     model = ModelResults("net", 1, {}, {"clean_accuracy": Value(math.nan, math.nan, math.nan)}, (cell,))
     return fake_results(replace(model, skipped=(("a.jpg", "not an image"),)), suites=("clean",))
 
 
 def imagenet_a_only() -> Results:
-    cell = CellResult("imagenet-a", "clean", 0, 7500, around(0.071), 0.3)
+    cell = fake_cell("imagenet-a", "clean", 0, 7500, around(0.071), calibration_error=0.3)
     model = ModelResults("net", 5, {}, {"imagenet_a_accuracy": around(0.071)}, (cell,))
     return fake_results(model, suites=("imagenet-a",))
 
 
 def nan_cells() -> Results:
     model = fake_model()
-    spoiled = tuple(replace(cell, accuracy=Value(math.nan)) if cell.severity == 5 else cell for cell in model.cells)
+    spoiled = tuple(replace(cell, values={**cell.values, "accuracy": Value(math.nan)}) if cell.severity == 5 else cell for cell in model.cells)
     return fake_results(replace(model, cells=spoiled, summary={**model.summary, "retention": Value(math.nan)}))
 
 
@@ -196,7 +197,7 @@ def test_text_of_users_is_escaped() -> None:
         examples=(Example(NASTY, NASTY, (shot,)),),
         skipped=((NASTY, NASTY),),
         protocol={NASTY: NASTY},
-        cells=(CellResult(NASTY, NASTY, 1, 3, Value(0.5)), CellResult("p", NASTY, 0, 3, None, flip_probability=0.1)),
+        cells=(fake_cell(NASTY, NASTY, 1, 3, Value(0.5)), fake_cell("p", NASTY, 0, 3, flip_probability=0.1)),
     )
     results = fake_results(model, replace(model, name=NASTY + "2"), suites=(NASTY,))
     page = read(replace(results, data={"name": NASTY}, versions={NASTY: NASTY}, created=NASTY))

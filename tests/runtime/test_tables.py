@@ -24,7 +24,7 @@ def test_numbers_and_other_texts_stay_as_they_are(value: object) -> None:
 
 
 def test_the_name_of_a_network_cannot_be_a_formula_in_the_results(tmp_path: Path) -> None:
-    cell = CellResult("clean", "clean", 0, 3, Value(0.5))
+    cell = CellResult("clean", "clean", 0, 3, {"accuracy": Value(0.5)})
     network = ModelResults('=HYPERLINK("x")', 1, {}, {"clean_accuracy": Value(0.5)}, (cell,))
     Results((network,), ("clean",), {"name": "x"}, {}, "").save(tmp_path)
     with (tmp_path / "results.csv").open(newline="") as stream:

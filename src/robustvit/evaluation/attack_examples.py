@@ -1,75 +1,84 @@
-"""A few pictures under attack, for the report: clean, the perturbation, attacked."""
+"""A few images under attack, for the report: clean, the perturbation, attacked."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
+from robustvit.corruptions.conditions import CLEAN, Condition
 from robustvit.data.samples import Sample
 from robustvit.evaluation.attacking import Attacker
-from robustvit.evaluation.classification import Outcome, Task, predict
-from robustvit.evaluation.conditions import CLEAN, Condition
-from robustvit.evaluation.examples import data_uri
+from robustvit.evaluation.examples import data_uri, example_picture
+from robustvit.evaluation.passes import MemoryPass
 from robustvit.evaluation.results import AttackedPicture, AttackExample, ExamplePicture
+from robustvit.evaluation.tallied import Tallied
+from robustvit.evaluation.work import NetworkWork
+from robustvit.tasks.classification import correct
+from robustvit.tasks.passes import predict_images
 
 __all__ = ["make_attack_examples"]
 
 MOST = 3
-"""Pictures to show, however many were asked for."""
+"""Images to show, however many were asked for."""
 SCALES = (1, 2, 5, 10, 20, 50, 100, 200)
 """Perturbations are shown this many times as strong, the most that fits."""
 
 
-def make_attack_examples(attacker: Attacker, task: Task, outcome: Outcome, count: int) -> tuple[AttackExample, ...]:
-    """For each attack, pictures spread over the set: those that this attack turned from right to wrong; where it fooled fewer,
-    then others that were right, then any.
+def make_attack_examples(work: NetworkWork, planned: MemoryPass, tallied: Tallied, count: int) -> tuple[AttackExample, ...]:
+    """For each attack, images spread over the dataset: those that this attack turned from right to wrong; where it fooled
+    fewer, then others that were right, then any.
 
     They are attacked again, in one batch. That gives what was measured, but for AutoAttack in groups, which are others then.
 
     Args:
-        attacker: who attacked.
-        task: with attacks.
-        outcome: of that task.
-        count: of pictures for each attack, at most `MOST`.
+        work: of the network.
+        planned: the pass with the attacks.
+        tallied: of that pass.
+        count: of images for each attack, at most `MOST`.
     """
-    chosen = {attack.name: _chosen(task, outcome, attack.rows[0], min(count, MOST)) for attack in task.attacks}
-    pictures = _found(task, {name for names in chosen.values() for name in names})
+    attacker = planned.attacker(work)
+    chosen = {attack.name: _chosen(tallied, attack.rows[0], min(count, MOST)) for attack in planned.attacks}
+    samples = _found(planned, {name for names in chosen.values() for name in names})
     examples: list[AttackExample] = []
     for attack, names in chosen.items():
-        examples += _under_attack(attacker, task, attack, [pictures[name] for name in names])
+        examples += _under_attack(work.network, attacker, planned, attack, [samples[name] for name in names])
     return tuple(examples)
 
 
-def _under_attack(attacker: Attacker, task: Task, attack: str, pictures: list[Sample]) -> list[AttackExample]:
-    images = torch.stack([task.protocol.apply(picture.open()) for picture in pictures])
-    targets = [task.target(picture) for picture in pictures]
-    model = attacker.model.network
-    clean = _answers(model, task, images, CLEAN.name, targets)
-    pixels = next(attacker.rows(images, targets, [p.id for p in pictures], only=attack)).cpu()  # one mask of several will do
-    under = _answers(model, task, pixels, attack, targets)
+def _under_attack(
+    network: nn.Module, attacker: Attacker, planned: MemoryPass, attack: str, samples: list[Sample]
+) -> list[AttackExample]:
+    images = torch.stack([planned.protocol.apply(sample.open()) for sample in samples])
+    targets = [planned.task.target(sample, planned.samples) for sample in samples]
+    clean = _answers(network, planned, images, CLEAN, targets)
+    pixels = next(attacker.rows(images, targets, [s.id for s in samples], only=attack)).cpu()  # one mask of several will do
+    under = _answers(network, planned, pixels, Condition(attack), targets)
     examples = []
-    for place, (picture, target) in enumerate(zip(pictures, targets, strict=True)):
+    for place, (sample, target) in enumerate(zip(samples, targets, strict=True)):
         change, scale = _change(pixels[place] - images[place].float() / 255)
         attacked = AttackedPicture(attack, change, scale, under[place])
-        examples.append(AttackExample(picture.id, task.class_name(target), clean[place], (attacked,)))
+        examples.append(AttackExample(sample.id, planned.task.target_text(target), clean[place], (attacked,)))
     return examples
 
 
-def _chosen(task: Task, outcome: Outcome, row: str, count: int) -> list[str]:
-    """Ids of the pictures to show for an attack, of which `row` is the first row."""
-    right = outcome.correct[task.rows.index(CLEAN)]
-    fooled = right & ~outcome.correct[task.rows.index(Condition(row))]
+def _chosen(tallied: Tallied, row: str, count: int) -> list[str]:
+    """Ids of the images to show for an attack, of which `row` is the first row."""
+    right = correct(tallied.row(CLEAN))
+    fooled = right & ~correct(tallied.row(Condition(row)))
     wanted: list[str] = []
     for group in (fooled, right & ~fooled, ~right):
-        wanted += _spread([outcome.ids[i] for i in group.nonzero()[0]], count - len(wanted))
+        wanted += _spread([tallied.ids[i] for i in group.nonzero()[0]], count - len(wanted))
     return wanted
 
 
-def _found(task: Task, names: set[str]) -> dict[str, Sample]:
+def _found(planned: MemoryPass, names: set[str]) -> dict[str, Sample]:
     found: dict[str, Sample] = {}
-    for picture in task.pictures:
-        if picture.id in names:
-            found[picture.id] = picture
+    for sample in planned.samples:
+        if sample.id in names:
+            found[sample.id] = sample
         if len(found) == len(names):
             break
     return found
@@ -81,17 +90,18 @@ def _spread(names: list[str], count: int) -> list[str]:
     return [names[i * len(names) // count] for i in range(count)]
 
 
-def _answers(model: nn.Module, task: Task, images: Tensor, condition: str, targets: list[int]) -> list[ExamplePicture]:
-    confidences, answers = predict(model, task, images)
+def _answers(
+    network: nn.Module, planned: MemoryPass, images: Tensor, condition: Condition, targets: Sequence[int]
+) -> list[ExamplePicture]:
+    predictions = predict_images(planned.task, network, images, planned.normalisation)
     pixels = images if images.dtype == torch.uint8 else (images * 255).round().byte()
-    return [
-        ExamplePicture(condition, 0, data_uri(picture), task.class_name(answer), confidence, answer == target)
-        for picture, answer, confidence, target in zip(pixels, answers.tolist(), confidences.tolist(), targets, strict=True)
-    ]
+    rows = zip(pixels, predictions, targets, strict=True)
+    return [example_picture(planned.task, condition, *row) for row in rows]
 
 
 def _change(change: Tensor) -> tuple[str, float]:
     """(data URI, scale) of a perturbation [3, H, W], around grey; scale 0 where nothing changed."""
     largest = change.abs().max().item()
     scale = max((scale for scale in SCALES if scale * largest <= 0.5), default=0.5) if largest else 0
-    return data_uri(((0.5 + scale * change) * 255).round().clamp(0, 255).byte()), float(scale)
+    pixels = ((0.5 + scale * change) * 255).round().clamp(0, 255).byte()
+    return data_uri(Image.fromarray(pixels.permute(1, 2, 0).numpy())), float(scale)

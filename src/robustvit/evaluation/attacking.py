@@ -15,12 +15,10 @@ from robustvit.attacks.registry import build_attack
 from robustvit.data.protocols import Protocol
 from robustvit.data.samples import Sample, SampleSet, UnreadablePictureError
 
-__all__ = ["ATTACK_SUITE", "CHANGES", "Attacker", "as_attacks", "size_of_change"]
+__all__ = ["ATTACK_SUITE", "Attacker", "as_attacks", "size_of_change"]
 
 ATTACK_SUITE = "attack"
 """What the cells of attacks are filed under."""
-CHANGES = ("largest_change", "change_norm", "changed_pixels")
-"""How large a perturbation is: the largest change of a value, the L2 norm over all values, the share of changed pixels."""
 
 
 def as_attacks(attacks: str | Attack | Sequence[str | Attack]) -> tuple[Attack, ...]:
@@ -102,7 +100,7 @@ class Attacker:
 
 
 def size_of_change(attacked: Tensor, images: Tensor) -> np.ndarray:
-    """float32 [B, 3]: the `CHANGES` of each picture.
+    """float32 [B, 3]: the `CHANGES` (see `tallied`) of each image.
 
     Args:
         attacked: float [B, 3, H, W] in 0 .. 1.

@@ -1,30 +1,26 @@
-"""`evaluate`: one or several networks, any pictures, any suites -> `Results`."""
+"""`evaluate`: one or several networks, any dataset, any suites -> `Results`."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
+from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-import numpy as np
 from torch import nn
 
-from robustvit.attacks.attack import Attack
-from robustvit.corruptions.parameters import SEVERITIES
-from robustvit.corruptions.registry import ChannelOrder
-from robustvit.evaluation.attacking import as_attacks
-from robustvit.evaluation.conditions import Damage
-from robustvit.evaluation.differences import differences_of
 from robustvit.evaluation.finished_parts import with_all_parts
-from robustvit.evaluation.notes import Note, few_pictures_note
-from robustvit.evaluation.plan import Job, Settings, plan
-from robustvit.evaluation.results import ModelResults, Results
-from robustvit.evaluation.runs import NetworkRun, Report, run_network
+from robustvit.evaluation.passes import Pass
+from robustvit.evaluation.plan import plan
+from robustvit.evaluation.results import Difference, ModelResults, Results
+from robustvit.evaluation.runner import Scored, run_network
+from robustvit.evaluation.settings import Options, Settings
+from robustvit.evaluation.statistics import measured_differences
 from robustvit.evaluation.unfinished import (
     FinishedRunError,
     UnfinishedRunError,
@@ -34,11 +30,15 @@ from robustvit.evaluation.unfinished import (
     finished_results,
     title_of,
 )
+from robustvit.evaluation.work import NetworkWork, Report
 from robustvit.runtime.locking import locking_output
 from robustvit.runtime.processes import Processes, join_processes
 from robustvit.runtime.progress import progress_bar
 from robustvit.runtime.stored_work import StoredWork
-from robustvit.tasks.class_matching import ClassMismatchError, read_class_map, write_template
+from robustvit.tasks.base import Task
+from robustvit.tasks.class_matching import ClassMismatchError, write_template
+from robustvit.tasks.notes import Note, few_pictures_note
+from robustvit.tasks.registry import task_named
 
 __all__ = ["FinishedRunError", "Report", "UnfinishedRunError", "evaluate"]
 
@@ -49,79 +49,62 @@ def evaluate(
     data: Any,
     suite: str | Sequence[str] = "common15",
     *,
-    severity: int | Sequence[int] = SEVERITIES,
-    attacks: str | Attack | Sequence[str | Attack] = (),
-    class_map: str | Path | dict[str, int] | None = None,
-    protocol: str | None = None,
-    size: tuple[int, int] | None = None,
-    limit: int | None = None,
-    seed: int = 0,
-    jpeg: bool = True,
-    channel_order: ChannelOrder = "rgb",
-    frost_folder: str | Path | None = None,
-    ignore_orientation: bool = False,
-    batch_size: int = 32,
-    examples: int = 6,
+    task: str | Task | None = None,
     output: str | Path | None = None,
     resume: bool = False,
-    predictions: bool = False,
     report: Report | bool | None = None,
+    **options: Unpack[Options],
 ) -> Results:
-    """How much of a classifier's accuracy survives.
+    """How much of what a network can do survives.
 
     Args:
-        model: any classifier that returns logits [B, K], several, or a dict by name. timm's `pretrained_cfg` says size, mean
-            and std of its input; without it, they are 224 pixels and ImageNet's. It stays on its device, is evaluated in
-            evaluation mode and left as it was.
-        data: what `open_samples` takes, or a dataset of (picture, label). Suites of files are also looked for in a
-            folder of their name inside it.
+        model: any network of the task, several, or a dict by name; a classifier returns logits [B, K]. timm's `pretrained_cfg`
+            says size, mean and std of its input; without it, they are 224 pixels and ImageNet's. It stays on its device, is
+            evaluated in evaluation mode and left as it was.
+        data: what `open_samples` takes, or a dataset of (image, target). Suites of files are also looked for in a folder of
+            their name inside it.
         suite: one or several of `SUITES`, or corruptions by their names.
-        severity: of the corruptions, one or several of 1 to 5. Numbers that need all five, as mCE, are left out with fewer.
-        attacks: to make on the clean pictures, by name or as `build_attack` gives them.
-        class_map: class name -> output of the network, or a JSON file of that; needed where they are not in the same order.
-        protocol: of `PROTOCOLS`; by default the suite's own ("model", or what its files were made for). The films of
-            "imagenet-p" have a fixed one.
-        size: (H, W) of the input, other than the network's own.
-        limit: measure only that many pictures, drawn by the seed.
-        seed: of the corruptions, the attacks, the subset and the intervals.
-        jpeg: "imagenet-c" made in memory passes through JPEG (quality 85), as the files did.
-        channel_order, frost_folder: see `corrupt`.
-        ignore_orientation: take pixels as they are stored, as published programs do. Otherwise pictures are set upright by
-            the EXIF tag of cameras; but never those of "imagenet-a", "imagenet-r" and "imagenet-c" on disk.
-        batch_size: pictures at once.
-        examples: pictures to keep for the report.
+        task: by its name; by default that of the network (its attribute `task`), or classification.
         output: folder for the results, see `Results.save`; meanwhile for what is done so far, so that an interrupted run
             can go on. The result of another run there is not replaced; that of this very run is.
         resume: go on with what is in `output`. A run that is finished there is not repeated; files of it that are missing
-            are written again, and predictions or pictures for the report that it was not asked for are measured.
-        predictions: keep the answer to every picture under every condition: `Results.predictions`, and predictions.csv in
-            `output`. One of this very run that is there already is kept up even if this is False.
-        report: told about progress; True shows a bar on stderr.
+            are written again, and predictions or images for the report that it was not asked for are measured.
+        report: callback for progress; True shows a bar on stderr.
+        **options: what to measure, how images become the input, how corruptions are made, what to keep: see `Options`.
 
     Raises:
         UnfinishedRunError: there is an unfinished run in `output`: another one, or this one and `resume` is False.
         FinishedRunError: there is the result of another run in `output`.
         ValueError: what `plan` finds wrong.
     """
+    if output is None and resume:
+        raise ValueError("resume=True needs the output folder of the run to go on with")
     models = _named(model)
     suites = (suite,) if isinstance(suite, str) else tuple(dict.fromkeys(suite))
-    damage = Damage(seed, False, channel_order, Path(frost_folder) if frost_folder else None)
-    mapping = class_map if isinstance(class_map, dict) or class_map is None else read_class_map(class_map)
-    severities = tuple(sorted({int(s) for s in np.atleast_1d(severity)}))
-    made = (jpeg, damage, mapping, as_attacks(attacks), ignore_orientation)
-    settings = Settings(protocol, size, limit, batch_size, *made, severities, predictions)
-    _check(settings, output, resume)
-    jobs = {name: _planned(network, data, suites, settings, output) for name, network in models.items()}
-    told = report if callable(report) else None
-    with progress_bar() if report is True else nullcontext(told) as bar, join_processes() as processes:
-        work = _Work(models, jobs, suites, settings, examples, bar)
-        return _run(work, processes) if output is None else _run_and_save(work, processes, Path(output), resume)
+    settings = Settings.of(**options)
+    asked = _task(task, models)
+    passes = {name: _planned(network, data, asked, suites, settings, output) for name, network in models.items()}
+    with progress_bar() if report is True else nullcontext(report or None) as bar, join_processes() as processes:
+        run = _Run(models, passes, asked, suites, settings, bar)
+        return run.measure(processes) if output is None else run.measure_into(Path(output), processes, resume)
 
 
-def _planned(network: nn.Module, data: Any, suites: Sequence[str], settings: Settings, output: str | Path | None) -> list[Job]:
-    """The jobs; classes that do not match leave a class map to be completed in the output folder."""
+def _task(task: str | Task | None, models: Mapping[str, nn.Module]) -> Task:
+    """The task that was asked for, or that of the networks."""
+    if isinstance(task, Task):
+        return task
+    names = {task} if task is not None else {getattr(network, "task", None) or "classification" for network in models.values()}
+    if len(names) > 1:
+        raise ValueError(f"the networks are for {' and '.join(sorted(names))}; measure those of one task at a time")
+    return task_named(names.pop())
+
+
+def _planned(
+    network: nn.Module, data: Any, task: Task, suites: Sequence[str], settings: Settings, output: str | Path | None
+) -> list[Pass]:
+    """The passes; classes that do not match leave a class map to be completed in the output folder."""
     try:
-        return plan(network, data, suites, settings)
+        return plan(network, data, task, suites, settings)
     except ClassMismatchError as error:
         if error.template and output is not None:
             place = write_template(Path(output), error.template)
@@ -130,89 +113,107 @@ def _planned(network: nn.Module, data: Any, suites: Sequence[str], settings: Set
 
 
 @dataclass(frozen=True)
-class _Work:
+class _Run:
     """Everything that is to be done."""
 
     models: dict[str, nn.Module]
-    jobs: dict[str, list[Job]]
+    passes: dict[str, list[Pass]]
+    task: Task
     suites: tuple[str, ...]
     settings: Settings
-    examples: int
     report: Report | None
 
+    def measure(
+        self, processes: Processes, stored: StoredWork | None = None, *, with_predictions: bool | None = None
+    ) -> Results:
+        """All networks, with what is done so far in `stored`."""
+        keep = self.settings.predictions if with_predictions is None else with_predictions
+        report = self.report if processes.rank == 0 else None
+        networks, scored, predictions = [], [], []
+        for i, (name, network) in enumerate(self.models.items()):
+            own = stored.below(f"model-{i}") if stored else None
+            work = NetworkWork(name, network, own, processes, report)
+            found, made, tables = run_network(work, self.passes[name], with_predictions=keep)
+            networks.append(found)
+            scored.append(made)
+            predictions += tables
+        differences = _differences(networks, scored, self.settings.seed)
+        few = [note for d in differences if (note := few_pictures_note(d.images)) is not None][:1]
+        kept = {"limit": self.settings.limit, "seed": self.settings.seed, "batch_size": self.settings.batch_size}
+        return Results(
+            models=tuple(networks),
+            suites=self.suites,
+            data={**networks[0].measurements[0].data, **kept},
+            versions=_versions(),
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            fingerprint=stored.fingerprint if stored else "",
+            differences=differences,
+            notes=tuple(few),
+            task=self.task.name,
+            primary=self.task.primary.key,
+            predictions=tuple(predictions),
+        )
 
-def _run(work: _Work, processes: Processes, stored: StoredWork | None = None) -> Results:
-    """All networks, with what is done so far in `stored`."""
-    settings, told = work.settings, work.report if processes.rank == 0 else None
-    networks = []
-    for i, (name, network) in enumerate(work.models.items()):
-        own = stored.below(f"model-{i}") if stored else None
-        run = NetworkRun(name, network, own, processes, told, settings.damage.seed, settings.predictions)
-        networks.append(run_network(run, work.jobs[name], work.examples))
-    first = networks[0].results.measurements[0].data
-    differences = differences_of(networks, settings.damage.seed)
-    few = [note for d in differences if (note := few_pictures_note(d.images)) is not None][:1]
-    return Results(
-        models=tuple(network.results for network in networks),
-        suites=work.suites,
-        data={**first, "limit": settings.limit, "seed": settings.damage.seed, "batch_size": settings.batch_size},
-        versions=_versions(),
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        fingerprint=stored.fingerprint if stored else "",
-        differences=differences,
-        notes=tuple(few),
-        predictions=tuple(table for network in networks for table in network.predictions),
-    )
+    def measure_into(self, output: Path, processes: Processes, resume: bool) -> Results:
+        """Goes on with what is in `output`, or shows again what is finished there."""
+        own = fingerprint_of(self.models, self.passes, self.suites, self.settings)
+        fingerprint = processes.gather(own)[0]  # machines may have copies of the images, with other times
+        finished = finished_results(output, fingerprint)
+        had_predictions = finished is not None and (output / "predictions.csv").is_file()
+        if resume and finished is not None:
+            settings = self.settings
+            shown = with_all_parts(finished, output, self.models, self.passes, settings.examples, settings.predictions)
+            processes.gather(None)  # all have looked at the files
+            if shown is not None:
+                if processes.rank == 0:
+                    shown = self._with_class_maps(shown, output)
+                    shown.complete(output, instead_of=finished)
+                    end_work(output)
+                processes.gather(None)
+                return shown
+        title = title_of(self.models, self._dataset, [*self.suites, *(attack.name for attack in self.settings.attacks)])
+        stored = begin_work(output, fingerprint, title, resume, processes)
+        keep = self.settings.predictions or had_predictions  # a file that was asked for once does not vanish
+        results = self.measure(processes, stored, with_predictions=keep)
+        if processes.rank == 0:
+            results = self._with_class_maps(results, output)
+            results.save(output)
+            end_work(output)
+        processes.gather(None)  # nobody leaves before the result is written
+        return results
+
+    @property
+    def _dataset(self) -> str:
+        return str(next(iter(self.passes.values()))[0].describe_data()["name"])
+
+    def _with_class_maps(self, results: Results, output: Path) -> Results:
+        """Writes the classes with the outputs that were taken for them, where these do not seem to match; notes say so."""
+
+        def offered(note: Note, planned: Pass) -> Note:
+            mapping = planned.task.class_map(planned.samples)
+            if note.kind != "class-mismatch" or not mapping:
+                return note
+            return replace(note, file=write_template(output, mapping).name)
+
+        def with_notes(network: ModelResults) -> ModelResults:
+            pairs = zip(self.passes[network.name], network.measurements, strict=True)
+            measured = tuple(replace(one, notes=tuple(offered(note, planned) for note in one.notes)) for planned, one in pairs)
+            return replace(network, measurements=measured)
+
+        return replace(results, models=tuple(with_notes(network) for network in results.models))
 
 
-def _run_and_save(work: _Work, processes: Processes, output: Path, resume: bool) -> Results:
-    """Goes on with what is in `output`, or shows again what is finished there."""
-    own = fingerprint_of(work.models, work.jobs, work.suites, work.settings)
-    fingerprint = processes.gather(own)[0]  # machines may have copies of the pictures, with other times
-    finished = finished_results(output, fingerprint)
-    has_answers = finished is not None and (output / "predictions.csv").is_file()
-    if resume and finished is not None:
-        shown = with_all_parts(finished, output, work.models, work.jobs, work.examples, work.settings.predictions)
-        processes.gather(None)  # all have looked at the files
-        if shown is not None:
-            if processes.rank == 0:
-                shown = _with_class_maps(work, shown, output)
-                shown.complete(output, instead_of=finished)
-                end_work(output)
-            processes.gather(None)
-            return shown
-    title = title_of(work.models, _pictures_of(work), [*work.suites, *(attack.name for attack in work.settings.attacks)])
-    stored = begin_work(output, fingerprint, title, resume, processes)
-    keeps_answers = work.settings.predictions or has_answers  # a file that was asked for once does not vanish
-    results = _run(replace(work, settings=replace(work.settings, predictions=keeps_answers)), processes, stored)
-    if processes.rank == 0:
-        results = _with_class_maps(work, results, output)
-        results.save(output)
-        end_work(output)
-    processes.gather(None)  # nobody leaves before the result is written
-    return results
-
-
-def _with_class_maps(work: _Work, results: Results, output: Path) -> Results:
-    """Writes the classes with the outputs that were taken for them, where these do not seem to match; notes say so."""
-
-    def offered(note: Note, job: Job) -> Note:
-        classes = job.tasks[0].pictures.classes
-        if note.kind != "class-mismatch" or not classes:
-            return note
-        return replace(note, file=write_template(output, dict(zip(classes, job.tasks[0].targets, strict=True))).name)
-
-    def with_notes(network: ModelResults) -> ModelResults:
-        pairs = zip(work.jobs[network.name], network.measurements, strict=True)
-        measured = tuple(replace(one, notes=tuple(offered(note, job) for note in one.notes)) for job, one in pairs)
-        return replace(network, measurements=measured)
-
-    return replace(results, models=tuple(with_notes(network) for network in results.models))
-
-
-def _pictures_of(work: _Work) -> str:
-    job = next(iter(work.jobs.values()))[0]
-    return job.films.name if job.films is not None else job.tasks[0].pictures.name
+def _differences(networks: Sequence[ModelResults], scored: Sequence[Sequence[Scored]], seed: int) -> tuple[Difference, ...]:
+    """Every two networks in every measurement, the earlier one minus the later one."""
+    found = []
+    for (first, ours), (second, theirs) in combinations(zip(networks, scored, strict=True), 2):
+        for measurement, one, other in zip(first.measurements, ours, theirs, strict=True):
+            common = one.statistics.common(other.statistics)
+            images, values = measured_differences(one.task, one.tallied, other.tallied, common, seed)
+            if images:
+                kinds = (values["summary"], values["groups"])
+                found.append(Difference(first.name, second.name, measurement.suites, images, *kinds))
+    return tuple(found)
 
 
 def _named(model: Any) -> dict[str, nn.Module]:
@@ -228,14 +229,6 @@ def _named(model: Any) -> dict[str, nn.Module]:
     if not names:
         raise ValueError("there is no network to evaluate; give at least one, such as fan_vit_nano")
     return names
-
-
-def _check(settings: Settings, output: str | Path | None, resume: bool) -> None:
-    if output is None and resume:
-        raise ValueError("resume=True needs the output folder of the run to go on with")
-    for what, number in (("limit", settings.limit), ("batch_size", settings.batch_size)):
-        if number is not None and number < 1:
-            raise ValueError(f"{what}={number} is not possible; give at least 1")
 
 
 def _versions() -> dict[str, str]:

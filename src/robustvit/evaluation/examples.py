@@ -1,4 +1,4 @@
-"""A few pictures as the network saw them, for the report."""
+"""A few images as the network saw them, with its answers, for the report."""
 
 from __future__ import annotations
 
@@ -11,31 +11,33 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from robustvit.corruptions.conditions import CLEAN, Condition
 from robustvit.data.samples import Sample, UnreadablePictureError
-from robustvit.evaluation.classification import Task, predict
-from robustvit.evaluation.conditions import CLEAN, Condition
+from robustvit.evaluation.passes import MemoryPass
 from robustvit.evaluation.results import Example, ExamplePicture
+from robustvit.tasks.base import Task
+from robustvit.tasks.passes import predict_images
 
-__all__ = ["data_uri", "make_examples"]
+__all__ = ["data_uri", "example_picture", "make_examples"]
 
 SIDE = 160
-"""Larger pictures are shown at this size."""
+"""Larger images are shown at this size."""
 SHOWN = ("gaussian_noise", "defocus_blur", "fog", "jpeg_compression", "patches")
 
 
-def make_examples(model: nn.Module, task: Task, count: int) -> tuple[Example, ...]:
-    """The first `count` readable pictures, spread over the set, clean and under a condition of each group."""
-    conditions = _shown(task.conditions)
-    step = max(1, len(task.pictures) // max(count, 1))
+def make_examples(network: nn.Module, planned: MemoryPass, count: int) -> tuple[Example, ...]:
+    """The first `count` readable samples, spread over the dataset, clean and under a condition of each group."""
+    conditions = _shown(planned.conditions)
+    step = max(1, len(planned.samples) // max(count, 1))
     examples: list[Example] = []
-    for picture in islice(task.pictures, 0, None, step):
+    for sample in islice(planned.samples, 0, None, step):
         if len(examples) == count:
             break
         try:
-            image = task.protocol.apply(picture.open())[None]
+            image = planned.protocol.apply(sample.open())[None]
         except (UnreadablePictureError, ValueError):
             continue
-        examples.append(_example(model, task, picture, image, conditions))
+        examples.append(_example(network, planned, sample, image, conditions))
     return tuple(examples)
 
 
@@ -44,25 +46,39 @@ def _shown(conditions: Sequence[Condition]) -> list[Condition]:
     for c in conditions:  # the middle severity, or the nearest one that was measured
         if c.name not in by_name or abs(c.severity - 3) < abs(by_name[c.name].severity - 3):
             by_name[c.name] = c
-    names = [n for n in SHOWN if n in by_name] or [n for n in by_name if n != "clean"][:4]
+    names = [n for n in SHOWN if n in by_name] or [n for n in by_name if n != CLEAN.name][:4]
     return [CLEAN, *(by_name[n] for n in names)]
 
 
-def _example(model: nn.Module, task: Task, picture: Sample, image: Tensor, conditions: Sequence[Condition]) -> Example:
-    seen = torch.cat([task.damage.apply(image, [picture.id], condition) for condition in conditions])
-    confidences, answers = predict(model, task, seen)
-    target = task.targets[picture.target()]
-    shown = []
-    for condition, pixels, confidence, answer in zip(conditions, seen, confidences.tolist(), answers.tolist(), strict=True):
-        name = task.class_name(answer)
-        shown.append(ExamplePicture(condition.name, condition.severity, data_uri(pixels), name, confidence, answer == target))
-    return Example(picture.id, task.class_name(target), tuple(shown))
+def _example(
+    network: nn.Module, planned: MemoryPass, sample: Sample, image: Tensor, conditions: Sequence[Condition]
+) -> Example:
+    task, target = planned.task, planned.task.target(sample, planned.samples)
+    seen = torch.cat([planned.under(image, [sample.id], condition) for condition in conditions])
+    predictions = predict_images(task, network, seen, planned.normalisation)
+    shown = [example_picture(task, *row, target) for row in zip(conditions, seen, predictions, strict=True)]
+    return Example(sample.id, task.target_text(target), tuple(shown))
 
 
-def data_uri(pixels: Tensor) -> str:
-    """A picture, uint8 [3, H, W], as an address that holds it; large ones are made smaller."""
-    image = Image.fromarray(pixels.permute(1, 2, 0).numpy())
+def example_picture(task: Task, condition: Condition, pixels: Tensor, prediction: object, target: object) -> ExamplePicture:
+    """An image with the answer.
+
+    Args:
+        task: whose answer it is.
+        condition: that the image is under.
+        pixels: uint8 [3, H, W].
+        prediction, target: of the task.
+    """
+    answer = task.answer(prediction, target)
+    image = task.draw(Image.fromarray(pixels.permute(1, 2, 0).numpy()), prediction, target)
+    told = (answer.text, answer.confidence, answer.is_right)
+    return ExamplePicture(condition.name, condition.severity, data_uri(image), *told)
+
+
+def data_uri(image: Image.Image) -> str:
+    """An image as an address that holds it; large ones are made smaller."""
     if max(image.size) > SIDE:
+        image = image.copy()
         image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
     file = io.BytesIO()
     image.save(file, "PNG") if max(image.size) <= 64 else image.save(file, "JPEG", quality=88)

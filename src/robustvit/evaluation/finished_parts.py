@@ -8,14 +8,13 @@ from pathlib import Path
 
 from torch import nn
 
-from robustvit.evaluation.classification import Task
 from robustvit.evaluation.examples import make_examples
-from robustvit.evaluation.plan import Job
-from robustvit.evaluation.predictions import Predictions
+from robustvit.evaluation.passes import MemoryPass, Pass
 from robustvit.evaluation.results import ModelResults, Results
-from robustvit.evaluation.stored_predictions import read_predictions
 from robustvit.runtime.damage import set_aside
 from robustvit.runtime.evaluation_mode import evaluation_mode
+from robustvit.tasks.class_predictions import Predictions
+from robustvit.tasks.stored_predictions import read_predictions
 
 __all__ = ["with_all_parts"]
 
@@ -24,7 +23,7 @@ def with_all_parts(
     finished: Results,
     output: Path,
     models: Mapping[str, nn.Module],
-    jobs: Mapping[str, Sequence[Job]],
+    passes: Mapping[str, Sequence[Pass]],
     examples: int,
     predictions: bool,
 ) -> Results | None:
@@ -33,7 +32,7 @@ def with_all_parts(
     Args:
         finished: of this very run.
         output: its folder.
-        models, jobs: of the run.
+        models, passes: of the run.
         examples: pictures that the report should have.
         predictions: whether the answers to all pictures are wanted.
     """
@@ -46,7 +45,7 @@ def with_all_parts(
         except ValueError as error:
             set_aside(path, error)
             return None
-    found = [_with_examples(one, models[one.name], jobs[one.name], examples) for one in finished.models]
+    found = [_with_examples(one, models[one.name], passes[one.name], examples) for one in finished.models]
     complete = tuple(one for one in found if one is not None)
     return replace(finished, models=complete) if len(complete) == len(found) else None
 
@@ -54,24 +53,21 @@ def with_all_parts(
 def _checked(tables: tuple[Predictions, ...], finished: Results) -> tuple[Predictions, ...]:
     """Raises ValueError if they are not the answers to all pictures of the cells."""
     found = sum(table.answers.size for table in tables)
-    expected = sum(cell.images for model in finished.models for cell in model.cells if cell.flip_probability is None)
+    expected = sum(cell.images for model in finished.models for cell in model.cells if cell.accuracy is not None)
     if found != expected:
         raise ValueError(f"it has {found} answers; expected {expected}")
     return tables
 
 
-def _with_examples(found: ModelResults, network: nn.Module, jobs: Sequence[Job], count: int) -> ModelResults | None:
-    """With as many examples as are wanted; None where pictures under attack are missing, which need all answers."""
-    task = next((job.tasks[0] for job in jobs if job.kind == "memory"), None)
-    if not count or task is None:
+def _with_examples(found: ModelResults, network: nn.Module, passes: Sequence[Pass], count: int) -> ModelResults | None:
+    """With as many examples as are wanted; None where images under attack are missing, which need all answers."""
+    planned = next((one for one in passes if isinstance(one, MemoryPass)), None)
+    if not count or planned is None:
         return found
-    if task.attacks and not found.attack_examples:
+    if planned.attacks and not found.attack_examples:
         return None
-    if _shows_corruptions(task) and len(found.examples) < min(count, found.cells[0].images):
+    shows_corruptions = not planned.attacks or len(planned.conditions) > 1
+    if shows_corruptions and len(found.examples) < min(count, found.cells[0].images):
         with evaluation_mode(network):
-            return replace(found, examples=make_examples(network, task, count))
+            return replace(found, examples=make_examples(network, planned, count))
     return found
-
-
-def _shows_corruptions(task: Task) -> bool:
-    return not task.attacks or len(task.conditions) > 1

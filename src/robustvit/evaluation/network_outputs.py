@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from robustvit.models.class_logits import class_logits
 from robustvit.runtime.evaluation_mode import evaluation_mode
 from robustvit.runtime.fingerprint import numbers_part
+from robustvit.tasks.base import Task
 
 __all__ = ["outputs_part"]
 
@@ -17,24 +18,24 @@ MOST = 16
 """Outputs that are noted, evenly spread."""
 
 
-def outputs_part(networks: list[tuple[nn.Module, tuple[int, int]]]) -> str:
+def outputs_part(networks: Sequence[tuple[Task, nn.Module, tuple[int, int]]]) -> str:
     """The outputs of networks for a generated picture, as a part of a fingerprint.
 
     They are compared with a tolerance (see `runtime.fingerprint.is_same`), as last bits depend on the number of threads.
 
     Args:
-        networks: each with the (H, W) of its input.
+        networks: each with its task before it, and the (H, W) of its input after it.
     """
-    return numbers_part([_outputs(network, size) for network, size in networks])
+    return numbers_part([_outputs(*asked) for asked in networks])
 
 
-def _outputs(network: nn.Module, size: tuple[int, int]) -> list[float]:
+def _outputs(task: Task, network: nn.Module, size: tuple[int, int]) -> list[float]:
     parameter = next(network.parameters(), torch.zeros(()))
     with evaluation_mode(network):
         picture = _picture(size).to(device=parameter.device, dtype=parameter.dtype)
-        logits = class_logits(network(picture), network, 1)[0].double().cpu()
-    places = torch.linspace(0, len(logits) - 1, min(MOST, len(logits))).round().long()
-    return [float(value) for value in logits[places]] if len(logits) else [math.nan]
+        numbers = task.numbers(network, picture).double().cpu()
+    places = torch.linspace(0, len(numbers) - 1, min(MOST, len(numbers))).round().long()
+    return [float(value) for value in numbers[places]] if len(numbers) else [math.nan]
 
 
 def _picture(size: tuple[int, int]) -> Tensor:

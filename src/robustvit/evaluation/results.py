@@ -10,14 +10,16 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robustvit.evaluation.class_accuracies import ClassAccuracy
 from robustvit.evaluation.definitions import definitions
-from robustvit.evaluation.notes import Note
-from robustvit.evaluation.predictions import Predictions, prediction_rows
-from robustvit.evaluation.rows import COLUMNS, rows_of
+from robustvit.evaluation.rows import columns_of, rows_of
+from robustvit.evaluation.value import Value
+from robustvit.metrics.measures import ACCURACY, CELL_MEASURES, is_measure, measure_of
 from robustvit.runtime.checked_json import read_checked_json, write_checked_json
 from robustvit.runtime.page_writers import page_writer
 from robustvit.runtime.tables import write_csv
+from robustvit.tasks.class_accuracies import ClassAccuracy
+from robustvit.tasks.class_predictions import Predictions, prediction_rows
+from robustvit.tasks.notes import Note
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped,unused-ignore]
@@ -36,16 +38,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Value:
-    """A number with its interval (`low` and `high` are None where there is none)."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-    def negative(self) -> Value:
-        return Value(-self.value, None if self.high is None else -self.high, None if self.low is None else -self.low)
+CLASSIFIER_COLUMNS = tuple(measure.key for measure in CELL_MEASURES)
 
 
 @dataclass(frozen=True)
@@ -56,29 +49,36 @@ class CellResult:
         suite: which suite asked for it ("clean", "common15", "imagenet-a", ...).
         condition: "clean", a corruption, "patches", an attack or a sequence type.
         severity: 1 to 5; 0 where there is none.
-        images: pictures that were measured.
-        accuracy: top-1, with interval.
-        calibration_error: expected calibration error; None for sequences.
-        flip_probability: of a sequence type; None elsewhere.
-        top5_distance: uT5D of a sequence type; None elsewhere.
-        no_answer: pictures for which the network gave numbers that are not finite; they count as wrong.
-        largest_change: of an attack, the largest change of a value (1 is white), averaged over the pictures; None elsewhere.
-        change_norm: likewise, the L2 norm of the change.
-        changed_pixels: likewise, the share of the pixels that changed.
+        images: samples that were measured.
+        values: key of a measure -> number; of a classifier accuracy with its interval, calibration_error, no_answer, and under
+            an attack largest_change, change_norm and changed_pixels; of a sequence type flip_probability and top5_distance.
     """
 
     suite: str
     condition: str
     severity: int
     images: int
-    accuracy: Value | None
-    calibration_error: float | None = None
-    flip_probability: float | None = None
-    top5_distance: float | None = None
-    no_answer: int = 0
-    largest_change: float | None = None
-    change_norm: float | None = None
-    changed_pixels: float | None = None
+    values: dict[str, Value] = field(default_factory=dict)
+
+    def number(self, key: str) -> float | None:
+        """The value of a measure; None where it was not measured."""
+        return self.values[key].value if key in self.values else None
+
+    def __getattr__(self, key: str) -> float | None:
+        """The value of any measure by its key: `cell.calibration_error`; None where it was not measured."""
+        if key.startswith("__") or not is_measure(key):
+            raise AttributeError(f"a cell has no measure {key!r}; this one has {', '.join(self.values)}")
+        return self.number(key)
+
+    @property
+    def accuracy(self) -> Value | None:
+        """Top-1, with interval; None for tasks and sequences without."""
+        return self.values.get(ACCURACY.key)
+
+    @property
+    def no_answer(self) -> int:
+        """Images for which the network gave numbers that are not finite; they count as wrong."""
+        return int(self.number("no_answer") or 0)
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ class ExamplePicture:
     severity: int
     image: str = field(repr=False)
     answer: str
-    confidence: float
-    right: bool
+    confidence: float | None = None
+    right: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -180,6 +180,7 @@ class ModelResults:
         measurements: the runs that the above is made of.
         attack_examples: a few pictures under each attack.
         is_untrained: whether its weights are random; None where only the caller knows, as for networks made in Python.
+        primary: key of the primary measure of its task.
     """
 
     name: str
@@ -193,6 +194,11 @@ class ModelResults:
     measurements: tuple[Measurement, ...] = ()
     attack_examples: tuple[AttackExample, ...] = ()
     is_untrained: bool | None = None
+    primary: str = ACCURACY.key
+
+    def main(self, cell: CellResult) -> Value | None:
+        """The primary measure in a cell; None for sequences, which have another one."""
+        return cell.values.get(self.primary)
 
     def __repr__(self) -> str:
         return f"ModelResults({self.name!r}, {len(self.cells)} cells: {_told(self.summary)})"
@@ -255,6 +261,8 @@ class Results:
         fingerprint: of networks, pictures and settings; empty where nothing was written.
         differences: of every two networks, a measurement at a time.
         notes: what to know about all of them, besides those of the measurements.
+        task: that was measured.
+        primary: key of its primary measure.
         predictions: every answer to every picture, if it was asked for; in predictions.csv, not in results.json.
     """
 
@@ -267,6 +275,8 @@ class Results:
     fingerprint: str = ""
     differences: tuple[Difference, ...] = ()
     notes: tuple[Note, ...] = ()
+    task: str = "classification"
+    primary: str = ACCURACY.key
     predictions: tuple[Predictions, ...] = field(default=(), compare=False)
 
     def __repr__(self) -> str:
@@ -287,7 +297,12 @@ class Results:
 
     def rows(self) -> list[dict[str, Any]]:
         """Every cell of every network as a plain dict, with the columns of results.csv; None where there is no number."""
-        return rows_of(self.models)
+        return rows_of(self.models, self.primary, self._listed)
+
+    @property
+    def _listed(self) -> tuple[str, ...]:
+        """Measures that always have a column: those of classifiers, whatever was measured."""
+        return CLASSIFIER_COLUMNS if self.primary == ACCURACY.key else ()
 
     def to_pandas(self) -> pd.DataFrame:
         """`rows` as a data frame.
@@ -368,7 +383,10 @@ class Results:
             (folder / "report.html").unlink(missing_ok=True)
             self._write(folder)
         if not (folder / "results.csv").exists():
-            write_csv(folder / "results.csv", [COLUMNS, *(list(row.values()) for row in self.rows())])
+            write_csv(
+                folder / "results.csv",
+                [columns_of(self.models, self.primary, self._listed), *(list(row.values()) for row in self.rows())],
+            )
         if not (folder / "report.html").exists():
             page_writer("results")(self, folder / "report.html")
 
@@ -381,6 +399,9 @@ class Results:
         """
         path = Path(path)
         stored = read_checked_json(path / "results.json" if path.is_dir() else path)
+        if any("values" not in cell for model in stored["models"] for cell in model["cells"]):
+            made = stored.get("versions", {}).get("robustvit", "an earlier version")
+            raise ValueError(f"{path} was written by robustvit {made}, whose layout this version does not read; measure again")
         models = tuple(_model_from_json(model) for model in stored.pop("models"))
         differences = tuple(_difference_from_json(difference) for difference in stored.pop("differences", ()))
         notes = _notes(stored.pop("notes", ()))
@@ -389,17 +410,12 @@ class Results:
 
 def _told(summary: dict[str, Value]) -> str:
     """The first numbers of a summary, for a short `repr`."""
-    form = {name: ".2f" if "distance" in name else ".1%" for name in summary}
-    parts = [f"{name} {value.value:{form[name]}}" for name, value in summary.items()]
+    parts = [f"{name} {measure_of(name).text(value.value)}" for name, value in summary.items()]
     return ", ".join(parts[:6]) + (f", {len(parts) - 6} more" if len(parts) > 6 else "")
 
 
 def _notes(stored: Sequence[dict[str, Any]]) -> tuple[Note, ...]:
     return tuple(Note(**note) for note in stored)
-
-
-def _value(stored: dict[str, Any] | None) -> Value | None:
-    return None if stored is None else Value(**stored)
 
 
 def _summary(stored: dict[str, Any]) -> dict[str, Value]:
@@ -432,7 +448,7 @@ def _model_from_json(stored: dict[str, Any]) -> ModelResults:
     return ModelResults(
         summary=_summary(stored.pop("summary")),
         measurements=tuple(_measurement_from_json(measurement) for measurement in measurements),
-        cells=tuple(CellResult(**{**cell, "accuracy": _value(cell["accuracy"])}) for cell in cells),
+        cells=tuple(CellResult(**{**cell, "values": _summary(cell["values"])}) for cell in cells),
         skipped=tuple((i, reason) for i, reason in stored.pop("skipped")),
         examples=tuple(
             Example(e["id"], e["label"], tuple(ExamplePicture(**picture) for picture in e["pictures"])) for e in examples

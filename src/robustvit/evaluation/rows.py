@@ -5,30 +5,43 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from robustvit.metrics.measures import NUMBER, measure_of
+
 if TYPE_CHECKING:
-    from robustvit.evaluation.results import CellResult, ModelResults
+    from robustvit.evaluation.results import ModelResults
 
-__all__ = ["COLUMNS", "rows_of"]
+__all__ = ["columns_of", "rows_of"]
 
-COPIED = ("suite", "condition", "severity", "images", "calibration_error", "flip_probability", "top5_distance", "no_answer")
-CHANGES = ("largest_change", "change_norm", "changed_pixels")
-COLUMNS = ("model", *COPIED[:4], "accuracy", "low", "high", *COPIED[4:], *CHANGES)
+CELL = ("suite", "condition", "severity", "images")
 
 
-def rows_of(models: Sequence[ModelResults]) -> list[dict[str, Any]]:
-    """Plain dicts with the keys `COLUMNS`; None where there is no number."""
-    return [row for model in models for row in _rows(model)]
+def columns_of(models: Sequence[ModelResults], primary: str, listed: Sequence[str]) -> tuple[str, ...]:
+    """The headings: the cell, the primary measure with its interval, then the other measures.
+
+    Args:
+        models: whose cells they are.
+        primary: key of the primary measure.
+        listed: keys of measures that have a column even where no cell has them.
+    """
+    found = dict.fromkeys(key for model in models for cell in model.cells for key in cell.values)
+    others = dict.fromkeys([*listed, *found])
+    return ("model", *CELL, primary, "low", "high", *(key for key in others if key != primary))
 
 
-def _rows(model: ModelResults) -> Iterator[dict[str, Any]]:
+def rows_of(models: Sequence[ModelResults], primary: str, listed: Sequence[str]) -> list[dict[str, Any]]:
+    """Plain dicts with the keys `columns_of`; None where there is no number."""
+    columns = columns_of(models, primary, listed)
+    return [row for model in models for row in _rows(model, primary, columns)]
+
+
+def _rows(model: ModelResults, primary: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
     for cell in model.cells:
-        found = {"model": model.name, **_accuracy(cell)}
-        found |= {name: getattr(cell, name) for name in (*COPIED, *CHANGES)}
-        yield {name: found[name] for name in COLUMNS}
+        main = cell.values.get(primary)
+        row = {"model": model.name, **{name: getattr(cell, name) for name in CELL}}
+        row |= {key: _plain(key, value.value) for key, value in cell.values.items()}
+        row |= {"low": main.low if main else None, "high": main.high if main else None}
+        yield {name: row.get(name) for name in columns}
 
 
-def _accuracy(cell: CellResult) -> dict[str, float | None]:
-    value = cell.accuracy
-    if value is None:
-        return dict.fromkeys(("accuracy", "low", "high"))
-    return {"accuracy": value.value, "low": value.low, "high": value.high}
+def _plain(key: str, value: float) -> float | int:
+    return int(value) if measure_of(key).unit is NUMBER else value

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from robustvit.corruptions.frost_textures import frost_textures
-from robustvit.data.sample_digest import add_samples
 from robustvit.evaluation.network_outputs import outputs_part
-from robustvit.evaluation.plan import Job, Settings
+from robustvit.evaluation.passes import Pass
 from robustvit.evaluation.results import Results
+from robustvit.evaluation.settings import Settings
 from robustvit.runtime.damage import set_aside, warn_of_damage
 from robustvit.runtime.files import explained, remove_folder, write_whole
 from robustvit.runtime.fingerprint import VERSION, Digest, changed_parts, fingerprint, is_same
@@ -55,28 +55,27 @@ class ForeignFileError(ValueError):
     """The output folder has something that is not of this version of robustvit, where a result or its work would go."""
 
 
-def fingerprint_of(models: dict[str, nn.Module], jobs: dict[str, list[Job]], suites: Sequence[str], settings: Settings) -> str:
-    """Changes when anything changes that a result depends on: version, networks, pictures, settings."""
+def fingerprint_of(
+    models: Mapping[str, nn.Module], passes: Mapping[str, Sequence[Pass]], suites: Sequence[str], settings: Settings
+) -> str:
+    """Changes when anything changes that a result depends on: version, networks, samples, settings."""
     known: dict[object, bytes] = {}
-    networks, pictures, how = Digest(known), Digest(known), Digest(known)
-    how.add(tuple(suites), replace(settings, predictions=False))  # which changes nothing but what is kept
+    networks, samples, how = Digest(known), Digest(known), Digest(known)
+    how.add(tuple(suites), replace(settings, predictions=False, examples=0))  # which change nothing but what is kept
     how.add([(attack.name, attack.describe()) for attack in settings.attacks])  # with their weights
-    if settings.damage.frost_folder is not None:
-        files = [texture.path for texture in frost_textures(settings.damage.frost_folder) if texture.path is not None]
+    if settings.frost_folder is not None:
+        files = [texture.path for texture in frost_textures(settings.frost_folder) if texture.path is not None]
         how.add_files(Path(), [str(file) for file in files])
     for name, network in models.items():
         networks.add(name)
         networks.add_network(network)
-        for job in jobs[name]:
-            for task in job.tasks:
-                networks.add(task.mean, task.std)
-                how.add(task.protocol, task.conditions, task.targets, task.columns)
-                add_samples(pictures, task.pictures)
-            if job.films is not None:
-                job.films.add_to(pictures)
-    outputs = outputs_part([(network, jobs[name][0].tasks[0].protocol.size) for name, network in models.items()])
-    parts: dict[str, Digest | str] = {"networks": networks, "network outputs": outputs, "pictures": pictures, "settings": how}
-    return fingerprint({**VERSION, **parts})
+        for planned in passes[name]:
+            networks.add(astuple(planned.normalisation))
+            how.add(planned.protocol, planned.cells, planned.task.facts())
+            planned.digest(samples)
+    asked = [(passes[name][0].task, network, passes[name][0].protocol.size) for name, network in models.items()]
+    parts: dict[str, Digest | str] = {"networks": networks, "network outputs": outputs_part(asked)}
+    return fingerprint({**VERSION, **parts, "pictures": samples, "settings": how})
 
 
 def finished_results(output: Path, fingerprint: str) -> Results | None:

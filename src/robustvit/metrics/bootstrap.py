@@ -6,14 +6,22 @@ so that a score made of several cells, such as mCE or retention, keeps their cor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
 from robustvit.metrics.arrays import ArrayLike, FloatArray, require_fractions, to_floats
 from robustvit.metrics.intervals import Interval
 
-__all__ = ["FEW_PICTURES", "SAME", "Statistic", "bootstrap_differences", "bootstrap_scores"]
+__all__ = [
+    "FEW_PICTURES",
+    "SAME",
+    "Statistic",
+    "bootstrap_differences",
+    "bootstrap_intervals",
+    "bootstrap_scores",
+    "resampled_counts",
+]
 
 Statistic = Callable[[FloatArray], FloatArray]
 """Accuracies of the cells [..., cells] -> score [...]."""
@@ -23,6 +31,43 @@ FEW_PICTURES = 30
 SAME = 1e-12
 """Scores that differ by less are equal: their sums were rounded otherwise."""
 _COUNTS_AT_ONCE = 4_000_000
+
+
+def resampled_counts(n: int, resamples: int, seed: int) -> Iterator[FloatArray]:
+    """Of `resamples` draws of n samples each, how often each sample was drawn: float [some, n], in parts of bounded size."""
+    generator = np.random.default_rng(seed)
+    at_once = max(1, _COUNTS_AT_ONCE // n)
+    for start in range(0, resamples, at_once):
+        rows = min(resamples - start, at_once)
+        drawn = generator.integers(0, n, size=(rows, n)) + n * np.arange(rows)[:, None]
+        yield np.bincount(drawn.ravel(), minlength=rows * n).reshape(rows, n).astype(np.float64)
+
+
+def bootstrap_intervals(
+    scores: Callable[[FloatArray], FloatArray],
+    n: int,
+    statistics: Mapping[str, Statistic],
+    *,
+    level: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> dict[str, Interval]:
+    """Intervals for numbers of cells that show the same samples, all from the same draws.
+
+    Where every draw gives the same number (all samples right, or one sample), there is nothing to learn from draws: the
+    interval is NaN to NaN, not a point.
+
+    Args:
+        scores: counts [R, n] -> the scores of the cells [R, cells] for these choices of samples.
+        n: number of samples.
+        statistics: name -> number, from the scores of the cells.
+        level: of confidence; the interval lies between the quantiles (1 - level)/2 and (1 + level)/2.
+        resamples: number of draws.
+        seed: of the draws.
+    """
+    whole = scores(np.ones((1, n)))[0]
+    drawn = np.concatenate([scores(counts) for counts in resampled_counts(n, resamples, seed)]) if statistics else whole[None]
+    return {name: _interval(whole, drawn, number, level, seed) for name, number in statistics.items()}
 
 
 def bootstrap_scores(
@@ -46,8 +91,10 @@ def bootstrap_scores(
     require_fractions(values, "outcomes")
     if not 0 < level < 1 or resamples < 1:
         raise ValueError(f"level={level:g} with resamples={resamples} is not possible; give 0 < level < 1 and resamples >= 1")
-    means, drawn = values.mean(axis=1), _resampled_accuracies(values, resamples, seed)
-    return {name: _interval(means, drawn, score, level, seed) for name, score in statistics.items()}
+    n = values.shape[1]
+    return bootstrap_intervals(
+        lambda counts: counts @ values.T / n, n, statistics, level=level, resamples=resamples, seed=seed
+    )
 
 
 def bootstrap_differences(
@@ -83,26 +130,13 @@ def _difference(score: Statistic, C: int) -> Statistic:
     return lambda accuracies: score(accuracies[..., :C]) - score(accuracies[..., C:])
 
 
-def _interval(means: FloatArray, drawn: FloatArray, score: Statistic, level: float, seed: int) -> Interval:
-    """Of a score, from the accuracies of the cells [cells] and of every draw [resamples, cells]."""
+def _interval(whole: FloatArray, drawn: FloatArray, number: Statistic, level: float, seed: int) -> Interval:
+    """Of a number, from the scores of the cells [cells] and of every draw [resamples, cells]."""
     resamples = len(drawn)
-    scores = score(drawn)
-    if np.shape(scores) != (resamples,):
+    numbers = number(drawn)
+    if np.shape(numbers) != (resamples,):
         raise ValueError(
-            f"the statistic must turn [{resamples}, cells] into [{resamples}], got shape {list(np.shape(scores))}"
+            f"the statistic must turn [{resamples}, cells] into [{resamples}], got shape {list(np.shape(numbers))}"
         )
-    low, high = (np.nan, np.nan) if np.ptp(scores) < SAME else np.quantile(scores, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(score(means)), float(low), float(high), level, resamples, seed)
-
-
-def _resampled_accuracies(values: FloatArray, resamples: int, seed: int) -> FloatArray:
-    """[resamples, cells]: `sum_j m_j x_j / n` with m multinomial, how often image j was drawn."""
-    n = values.shape[1]
-    generator = np.random.default_rng(seed)
-    parts = []
-    for start in range(0, resamples, max(1, _COUNTS_AT_ONCE // n)):
-        rows = min(resamples - start, max(1, _COUNTS_AT_ONCE // n))
-        drawn = generator.integers(0, n, size=(rows, n)) + n * np.arange(rows)[:, None]
-        counts = np.bincount(drawn.ravel(), minlength=rows * n).reshape(rows, n)
-        parts.append(counts.astype(np.float64) @ values.T / n)
-    return np.concatenate(parts)
+    low, high = (np.nan, np.nan) if np.ptp(numbers) < SAME else np.quantile(numbers, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(number(whole)), float(low), float(high), level, resamples, seed)

@@ -28,6 +28,7 @@ __all__ = [
     "corrupted_accuracies",
     "in_display_order",
     "in_ranking_order",
+    "is_measure",
     "measure_of",
     "measures",
     "register",
@@ -138,6 +139,11 @@ def measure_of(key: str) -> Measure:
     return replace(measure, key=key, label=f"{measure.label} ({suite}") if suite else measure
 
 
+def is_measure(key: str) -> bool:
+    """Whether a measure of that key is registered."""
+    return base_key(key) in _TABLE
+
+
 def in_display_order(keys: Iterable[str]) -> list[str]:
     """Sorted by family, and in it by their order."""
     places = {m.key: (_DISPLAYED.index(m.family), m.order, i) for i, m in enumerate(measures())}
@@ -237,76 +243,6 @@ EXPECTED_CALIBRATION_ERROR = register(
         "Without an interval: bootstrap samples show larger gaps than the images themselves.",
         higher_is_better=False,
         family="calibration",
-    )
-)
-
-
-register(
-    Measure(
-        "imagenet_a_accuracy",
-        "ImageNet-A accuracy",
-        "Top-1 accuracy on ImageNet-A; only the 200 classes of that set compete.",
-        family="shift",
-        ranks=True,
-        claim="gets {} of ImageNet-A right",
-    )
-)
-register(
-    Measure(
-        "imagenet_r_accuracy",
-        "ImageNet-R accuracy",
-        "Top-1 accuracy on ImageNet-R; only the 200 classes of that set compete.",
-        family="shift",
-        ranks=True,
-        claim="gets {} of ImageNet-R right",
-    )
-)
-register(
-    Measure(
-        "patches_accuracy",
-        "Accuracy with noise patches",
-        "Top-1 accuracy with a random tenth of the patches replaced by noise.",
-        family="shift",
-        ranks=True,
-        claim="gets {} right when a tenth of each image is noise",
-    )
-)
-register(
-    Measure(
-        "mean_flip_rate",
-        "mFR",
-        "For each of the 10 sequence types of ImageNet-P, the share of frames at which the answer changes, over that of "
-        "AlexNet; "
-        "then the mean. The published table of AlexNet's numbers is yet to be confirmed.",
-        short="mFR (AlexNet = 100 %)",
-        unit=RATIO,
-        higher_is_better=False,
-        family="sequence",
-        ranks=True,
-        claim="has a mean flip rate (mFR) of {}",
-    )
-)
-register(
-    Measure(
-        "mean_flip_probability",
-        "Flip probability",
-        "Share of frames at which the answer changes, averaged over the sequence types.",
-        higher_is_better=False,
-        family="sequence",
-        ranks=True,
-        claim="changes its answer at {} of the frames",
-    )
-)
-register(
-    Measure(
-        "mean_top5_distance",
-        "Top-5 distance",
-        "uT5D: how far the five best answers move from frame to frame (0 to 18), averaged over the sequence types; not "
-        "divided by "
-        "AlexNet's.",
-        unit=DISTANCE,
-        higher_is_better=False,
-        family="sequence",
     )
 )
 

@@ -93,7 +93,7 @@ def _row(model: ModelResults, name: str, settings: dict[str, Any]) -> AttackRow:
 
 def _remark(strips: Sequence[tuple[AttackExample, AttackedPicture]]) -> str:
     """Every attack shows pictures that it fooled, as long as there are any."""
-    fooled = sum(example.clean.right and not attacked.shown.right for example, attacked in strips)
+    fooled = sum(bool(example.clean.right) and not attacked.shown.right for example, attacked in strips)
     if not strips or fooled == len(strips):
         return ""
     return "It turned no picture from right to wrong." if not fooled else f"It turned only {fooled} from right to wrong."

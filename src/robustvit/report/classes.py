@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from robustvit.evaluation.class_accuracies import ClassAccuracy
 from robustvit.evaluation.results import Measurement, ModelResults
 from robustvit.report.attacks import attack_label
 from robustvit.report.numbers import count, percent, words
+from robustvit.tasks.class_accuracies import ClassAccuracy
 
 __all__ = ["ClassTable", "class_tables"]
 

@@ -15,8 +15,8 @@ import torch
 
 from robustvit.data.protocols import protocol_of
 from robustvit.data.sample_digest import add_samples
-from robustvit.evaluation.plan import Settings
 from robustvit.evaluation.plan import plan as plan_evaluation
+from robustvit.evaluation.settings import Settings
 from robustvit.models.sources import weights_file
 from robustvit.runtime.fingerprint import Digest, fingerprint, parts_of
 from robustvit.sweeping.plan import RECORD, Measuring, PlannedCell, SweepPlan, SweepSettingsError
@@ -127,11 +127,9 @@ class _Inputs:
                 network = network_of(_fresh(config), classes, config.augment)
             settings = Settings(limit=measuring.limit, batch_size=measuring.batch_size)
             digest = Digest(self.known)
-            for job in plan_evaluation(network, measuring.source(config), measuring.suites, settings):
-                for task in job.tasks:
-                    add_samples(digest, task.pictures)
-                if job.films is not None:
-                    job.films.add_to(digest)
+            task = task_named(getattr(config, "task", "classification"))
+            for planned in plan_evaluation(network, measuring.source(config), task, measuring.suites, settings):
+                planned.digest(digest)
             self.digests[key] = digest
         return self.digests[key]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from robustvit.evaluation.plan import check_suites
+from robustvit.evaluation.suites.registry import check_suites
 from robustvit.runtime.checked_json import read_checked_json
 from robustvit.runtime.damage import warn_of_damage
 from robustvit.sweeping.grid import Axis, Cell, cells_of, label_of, parse_vary

@@ -32,11 +32,15 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from robustvit.corruptions.conditions import Condition
 from robustvit.data.layouts import open_samples
 from robustvit.data.samples import Sample, SampleSet
 from robustvit.metrics.intervals import Interval
 from robustvit.metrics.measures import Measure, register
+from robustvit.tasks.class_accuracies import ClassAccuracy
+from robustvit.tasks.class_predictions import Predictions
 from robustvit.tasks.nested import map_tensors, tensors_of
+from robustvit.tasks.notes import Note
 from robustvit.tasks.tallies import Tallies, Tally
 
 if TYPE_CHECKING:
@@ -115,11 +119,15 @@ class Task(ABC):
         name: "classification", ...
         primary: what retention, the best checkpoint and headlines are about.
         summary: what the primary measure is called in summaries.
+        is_share: whether the primary measure is the mean of a number in 0 .. 1 over the samples, as an accuracy is. Then a
+        mean
+            over cells has Wilson's interval where a bootstrap learns nothing.
     """
 
     name: ClassVar[str]
     primary: ClassVar[Measure]
     summary: ClassVar[SummaryMeasures]
+    is_share: ClassVar[bool] = False
 
     # data
 
@@ -245,9 +253,39 @@ class Task(ABC):
         """Further numbers, without intervals: key of a measure -> value."""
         return {}
 
+    def has_same_targets(self, first: Tallies, second: Tallies) -> bool:
+        """Whether the tallies of samples with the same ids are of the same samples, as far as their targets tell."""
+        return True
+
+    def clean_extras(self, tallies: Tallies) -> dict[str, float]:
+        """Further numbers of the summary, from the clean samples: key of a measure -> value."""
+        return {}
+
     def hardest(self, rows: Sequence[Tallies]) -> Tallies | None:
         """For each sample the worst of its tallies in several rows; None where nothing can be said."""
         return None
+
+    def per_class(self, conditions: Sequence[Condition], rows: Sequence[Tallies]) -> tuple[ClassAccuracy, ...]:
+        """The classes one by one, from the tallies of the same samples under each condition; empty for tasks without."""
+        return ()
+
+    def predictions(
+        self, network: str, suites: Sequence[str], conditions: Sequence[Condition], ids: Sequence[str], rows: Sequence[Tallies]
+    ) -> Predictions:
+        """Every prediction as a table: predictions.csv.
+
+        Raises:
+            ValueError: the predictions of this task do not fit into a table.
+        """
+        raise ValueError(f"{self.name} has no table of predictions; leave --predictions out")
+
+    def notes(self, samples: SampleSet, clean: Tallies, *, is_untrained: bool) -> list[Note]:
+        """What a reader must know besides the numbers of the clean samples."""
+        return []
+
+    def class_map(self, samples: SampleSet) -> dict[str, int]:
+        """Class of the samples -> output that was taken for it, for a user to correct; empty where that is no question."""
+        return {}
 
     # report
 

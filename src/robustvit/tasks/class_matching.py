@@ -14,10 +14,21 @@ from robustvit.metrics.class_subset import imagenet_subset
 from robustvit.runtime.files import write_whole
 from robustvit.tasks.imagenet_names import Lookup, described, imagenet_label, look_up
 
-__all__ = ["ClassMismatchError", "Matching", "label_names_of", "match_classes", "read_class_map", "write_template"]
+__all__ = [
+    "IMAGENET_OUTPUTS",
+    "NO_ANSWER",
+    "ClassMismatchError",
+    "Matching",
+    "label_names_of",
+    "match_classes",
+    "read_class_map",
+    "write_template",
+]
 
 TEMPLATE = "class_map_template.json"
 IMAGENET_OUTPUTS = 1000
+NO_ANSWER = -1
+"""Stands for the class where a network gives numbers that are not finite."""
 
 
 class ClassMismatchError(ValueError):

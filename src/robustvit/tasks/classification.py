@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from timm.data.mixup import mixup_target
 from torch import Tensor, nn
 
+from robustvit.corruptions.conditions import Condition
+from robustvit.data.normalisation import Normalisation
 from robustvit.data.readers.class_folders import LayoutError
 from robustvit.data.samples import Sample, SampleSet
 from robustvit.metrics import measures
@@ -23,17 +25,24 @@ from robustvit.metrics.wilson import wilson_interval
 from robustvit.models.class_logits import class_logits
 from robustvit.runtime.memory import fits_memory, is_out_of_memory
 from robustvit.tasks.base import Answer, Mix, SummaryMeasures, Task
-from robustvit.tasks.class_matching import ClassMismatchError, Matching, label_names_of, match_classes
+from robustvit.tasks.class_accuracies import ClassAccuracy, class_accuracies_of
+from robustvit.tasks.class_matching import (
+    IMAGENET_OUTPUTS,
+    NO_ANSWER,
+    ClassMismatchError,
+    Matching,
+    label_names_of,
+    match_classes,
+)
+from robustvit.tasks.class_predictions import Predictions, predictions_of
+from robustvit.tasks.notes import Note, chance_note
 from robustvit.tasks.relabelled import Relabelled
 from robustvit.tasks.tallies import Tallies, Tally
 
 if TYPE_CHECKING:
     from robustvit.training.config import TrainConfig
 
-__all__ = ["NO_ANSWER", "ClassPrediction", "Classification", "soft_cross_entropy"]
-
-NO_ANSWER = -1
-"""Stands for the class where a network gives numbers that are not finite."""
+__all__ = ["NO_ANSWER", "ClassPrediction", "Classification", "correct", "soft_cross_entropy"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,7 @@ class Classification(Task):
         mean_15=measures.MEAN_ACCURACY_15,
         mean_19=measures.MEAN_ACCURACY_19,
     )
+    is_share = True
     matching: Matching | None = None
 
     # data
@@ -177,6 +187,12 @@ class Classification(Task):
         return logits if self.matching is None or self.columns is None else keep_classes(logits, self.columns)
 
     @torch.inference_mode()
+    def logits_of_images(self, network: nn.Module, images: Tensor, normalisation: Normalisation) -> Tensor:
+        """As `logits`, from uint8 [B, 3, H, W]."""
+        parameter = next(network.parameters(), torch.zeros(()))
+        return self.logits(network, normalisation(images.to(parameter.device)).to(parameter.dtype))
+
+    @torch.inference_mode()
     def predict(self, network: nn.Module, inputs: Tensor) -> list[ClassPrediction]:
         """The class of each image; NO_ANSWER, without confidence, where the logits are not finite."""
         logits = self.logits(network, inputs)
@@ -211,6 +227,35 @@ class Classification(Task):
         wrong = np.stack([~correct(row) for row in rows]).argmax(0)  # the first wrong row, or row 0 where all are right
         places = (wrong, np.arange(len(rows[0])))
         return Tallies(len(rows[0]), {name: np.stack([row[name] for row in rows])[places] for name in rows[0].arrays})
+
+    def has_same_targets(self, first: Tallies, second: Tallies) -> bool:
+        return bool((first["label"] == second["label"]).all())
+
+    def clean_extras(self, tallies: Tallies) -> dict[str, float]:
+        return {measures.EXPECTED_CALIBRATION_ERROR.key: self.extras(tallies)["calibration_error"]}
+
+    def per_class(self, conditions: Sequence[Condition], rows: Sequence[Tallies]) -> tuple[ClassAccuracy, ...]:
+        return class_accuracies_of(conditions, rows, self.class_name)
+
+    def predictions(
+        self, network: str, suites: Sequence[str], conditions: Sequence[Condition], ids: Sequence[str], rows: Sequence[Tallies]
+    ) -> Predictions:
+        return predictions_of(network, suites, conditions, ids, rows, self.class_name)
+
+    def notes(self, samples: SampleSet, clean: Tallies, *, is_untrained: bool) -> list[Note]:
+        """Whether the accuracy on clean images is no better than guessing."""
+        right, by = int(correct(clean).sum()), self.bound.by
+        known: Any = dict(has_names=bool(samples.classes), is_untrained=is_untrained)
+        note = chance_note(right, len(clean), self.competing, by, **known)
+        return [] if note is None else [note]
+
+    def class_map(self, samples: SampleSet) -> dict[str, int]:
+        return dict(zip(samples.classes, self.bound.targets, strict=True)) if samples.classes else {}
+
+    @property
+    def is_imagenet(self) -> bool:
+        """Whether all of ImageNet's 1000 classes compete."""
+        return self.competing == IMAGENET_OUTPUTS
 
     # report
 

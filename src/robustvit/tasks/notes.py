@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from robustvit.corruptions.conditions import Condition
 from robustvit.corruptions.parameters import SEVERITIES
-from robustvit.evaluation.conditions import Condition
 from robustvit.metrics.bootstrap import FEW_PICTURES
 from robustvit.metrics.chance import is_at_chance, p_value_of_chance
 
@@ -33,11 +33,11 @@ def few_pictures_note(pictures: int) -> Note | None:
     """For numbers whose intervals are from a bootstrap of fewer than `FEW_PICTURES` pictures."""
     if pictures >= FEW_PICTURES:
         return None
-    count = f"{pictures} picture{'' if pictures == 1 else 's'}"
+    count = f"{pictures} image{'' if pictures == 1 else 's'}"
     return Note(
         "few-pictures",
         f"Only {count}: intervals of means over corruptions, retention, mCE and differences between networks are from a "
-        f"bootstrap, which makes them too narrow with fewer than {FEW_PICTURES} pictures. Those of single accuracies hold.",
+        f"bootstrap, which makes them too narrow with fewer than {FEW_PICTURES} images. Those of single accuracies hold.",
     )
 
 
@@ -77,17 +77,17 @@ def chance_note(
     if not is_at_chance(right, pictures, outputs):
         return None
     p = p_value_of_chance(right, pictures, outputs)
-    told = f"{right} of {pictures} clean pictures {'is' if right == 1 else 'are'} right"
+    told = f"{right} of {pictures} clean images {'is' if right == 1 else 'are'} right"
     guessing = f"{told}, which is what guessing among {outputs} classes gives (1 in {outputs}; p = {p:.2g})."
     if is_untrained:
         return Note("untrained", f"{guessing} The network is untrained: its weights are random.")
     remedy = (
         "A class map says which output each class is (--class-map FILE)."
         if has_names
-        else "The pictures have labels without names: each label must be the number of an output."
+        else "The images have labels without names: each label must be the number of an output."
     )
     return Note(
         "class-mismatch",
-        f"{guessing} Probably the classes of the pictures are not the outputs of the network in this order (they were matched "
-        f"by {matched_by}), or the network is not trained for these pictures. {remedy}",
+        f"{guessing} Probably the classes of the images are not the outputs of the network in this order (they were matched "
+        f"by {matched_by}), or the network is not trained for these images. {remedy}",
     )

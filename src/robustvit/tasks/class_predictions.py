@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from robustvit.evaluation.classification import Outcome, Task
-from robustvit.evaluation.conditions import Condition
+from robustvit.corruptions.conditions import Condition
+from robustvit.tasks.tallies import Tallies
 
 __all__ = ["COLUMNS", "Predictions", "prediction_rows", "predictions_of"]
 
@@ -61,13 +61,27 @@ class Predictions:
 
 
 def predictions_of(
-    network: str, suites: Sequence[str], conditions: Sequence[Condition], task: Task, outcome: Outcome
+    network: str,
+    suites: Sequence[str],
+    conditions: Sequence[Condition],
+    ids: Sequence[str],
+    rows: Sequence[Tallies],
+    class_name: Callable[[int], str],
 ) -> Predictions:
-    """The table of an outcome, with the names that the task knows."""
-    met = np.unique(np.concatenate([outcome.labels, outcome.predictions.ravel()])).tolist()
-    names = {position: task.class_name(position) for position in met}
-    answers = (outcome.labels, outcome.predictions, outcome.confidences)
-    return Predictions(network, tuple(suites), tuple(conditions), tuple(outcome.ids), *answers, names)
+    """The table of a measurement.
+
+    Args:
+        network: its name.
+        suites, conditions: C of them.
+        ids: of the N images.
+        rows: tallies of a classifier for these images, one per condition.
+        class_name: what a class is called.
+    """
+    labels, answers = rows[0]["label"], np.stack([row["prediction"] for row in rows])
+    confidences = np.stack([row["confidence"] for row in rows])
+    met = np.unique(np.concatenate([labels, answers.ravel()])).tolist()
+    names = {position: class_name(position) for position in met}
+    return Predictions(network, tuple(suites), tuple(conditions), tuple(ids), labels, answers, confidences, names)
 
 
 def prediction_rows(tables: Sequence[Predictions]) -> Iterator[Sequence[str | int | float]]:

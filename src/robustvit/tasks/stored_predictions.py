@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from robustvit.evaluation.classification import NO_ANSWER
-from robustvit.evaluation.conditions import Condition
-from robustvit.evaluation.predictions import COLUMNS, Predictions
+from robustvit.corruptions.conditions import Condition
 from robustvit.runtime.tables import csv_text
+from robustvit.tasks.class_matching import NO_ANSWER
+from robustvit.tasks.class_predictions import COLUMNS, Predictions
 
 __all__ = ["read_predictions"]
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from robustvit.evaluation.classification import Outcome, Task
-from robustvit.evaluation.conditions import CLEAN, Condition
+from robustvit.corruptions.conditions import CLEAN, Condition
 from robustvit.metrics.accuracy import is_right
 from robustvit.metrics.mean_accuracy import mean_accuracy
+from robustvit.tasks.tallies import Tallies
 
 __all__ = ["ClassAccuracy", "class_accuracies_of"]
 
@@ -36,15 +36,24 @@ class ClassAccuracy:
     most_mistaken_for: str | None = None
 
 
-def class_accuracies_of(conditions: Sequence[Condition], task: Task, outcome: Outcome) -> tuple[ClassAccuracy, ...]:
-    """The classes that have pictures, in the order of the outputs."""
-    return tuple(_of_class(conditions, task, outcome, int(target)) for target in np.unique(outcome.labels))
+def class_accuracies_of(
+    conditions: Sequence[Condition], rows: Sequence[Tallies], class_name: Callable[[int], str]
+) -> tuple[ClassAccuracy, ...]:
+    """The classes that have images, in the order of the outputs.
+
+    Args:
+        conditions: C of them.
+        rows: tallies of a classifier for the same images, one per condition.
+        class_name: what a class is called.
+    """
+    labels, answers = rows[0]["label"], np.stack([row["prediction"] for row in rows])
+    return tuple(_of_class(conditions, answers[:, labels == k], int(k), class_name) for k in np.unique(labels))
 
 
-def _of_class(conditions: Sequence[Condition], task: Task, outcome: Outcome, target: int) -> ClassAccuracy:
-    members = outcome.labels == target
-    answers = outcome.predictions[:, members]
-    right = is_right(answers, outcome.labels[members])
+def _of_class(
+    conditions: Sequence[Condition], answers: np.ndarray, target: int, class_name: Callable[[int], str]
+) -> ClassAccuracy:
+    right = is_right(answers, target)
     shares = dict(zip(conditions, right.mean(axis=1).tolist(), strict=True))
     corrupted: dict[str, list[float]] = {}
     for condition, share in shares.items():
@@ -52,10 +61,10 @@ def _of_class(conditions: Sequence[Condition], task: Task, outcome: Outcome, tar
             corrupted.setdefault(condition.name, []).append(share)
     wrong, counts = np.unique(answers[~right], return_counts=True)
     return ClassAccuracy(
-        name=task.class_name(target),
-        images=int(members.sum()),
+        name=class_name(target),
+        images=answers.shape[1],
         clean=shares.get(CLEAN),
         corrupted=mean_accuracy(corrupted, None) if corrupted else None,
         attacked={c.name: s for c, s in shares.items() if not c.severity and c != CLEAN} or None,
-        most_mistaken_for=task.class_name(int(wrong[counts.argmax()])) if len(wrong) else None,
+        most_mistaken_for=class_name(int(wrong[counts.argmax()])) if len(wrong) else None,
     )

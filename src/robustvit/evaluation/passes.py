@@ -1,0 +1,312 @@
+"""Passes: which samples a network sees, under which conditions, and what that gives.
+
+A suite turns what a user asks for into a pass. All suites that corrupt the same images in memory share one, in which every
+image is decoded once; a suite of files has one set of files per condition.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import astuple, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from robustvit.attacks.attack import FIT_BATCH, FIT_REMEDY, Attack
+from robustvit.attacks.pixel_network import PixelNetwork
+from robustvit.corruptions.conditions import (
+    CLEAN,
+    JPEG_QUALITY,
+    PATCH_SHARE,
+    PATCHES,
+    Condition,
+    apply_condition,
+    patch_side,
+)
+from robustvit.corruptions.parameters import family_of_size
+from robustvit.data.normalisation import Normalisation
+from robustvit.data.protocols import Protocol
+from robustvit.data.sample_digest import add_samples
+from robustvit.data.samples import SampleSet, SomeSamples
+from robustvit.evaluation.attacking import Attacker, size_of_change
+from robustvit.evaluation.settings import Settings
+from robustvit.evaluation.tallied import Tallied
+from robustvit.evaluation.work import NetworkWork
+from robustvit.runtime.fingerprint import Digest
+from robustvit.runtime.memory import fits_memory
+from robustvit.runtime.prefetch import Prefetch
+from robustvit.runtime.stored_work import StoredWork
+from robustvit.tasks.base import Task
+from robustvit.tasks.passes import DecodedBatch, batch_sizes, decoded_batches, tally_images
+from robustvit.tasks.tallies import Tallies
+
+if TYPE_CHECKING:
+    from robustvit.evaluation.suites.suite import Suite
+
+__all__ = ["FilesPass", "MemoryPass", "Pass", "worst_cell"]
+
+
+@dataclass(frozen=True)
+class Pass(ABC):
+    """One pass of one network.
+
+    Attributes:
+        suites: that it answers.
+        cells: what the samples meet, in the order of the tallies.
+        cell_suites: the suite of each cell, by name.
+        task: bound to the network and the samples.
+        samples: of the dataset; of a suite of files, those of the first cell.
+        protocol: how an image becomes the input.
+        normalisation: of the network.
+        settings: of the run.
+        left_out: conditions that the suites ask for and the files do not have.
+    """
+
+    suites: tuple[Suite, ...]
+    cells: tuple[Condition, ...]
+    cell_suites: tuple[str, ...]
+    task: Task
+    samples: SampleSet
+    protocol: Protocol
+    normalisation: Normalisation
+    settings: Settings
+    left_out: tuple[Condition, ...] = ()
+
+    @property
+    def suite_names(self) -> tuple[str, ...]:
+        return tuple(suite.name for suite in self.suites)
+
+    @property
+    def attacks(self) -> tuple[Attack, ...]:
+        """Made from the clean images, after the conditions."""
+        return ()
+
+    @abstractmethod
+    def run(self, work: NetworkWork, part: str) -> Tallied:
+        """All samples in all cells, from whichever process.
+
+        Args:
+            work: of the network.
+            part: name for what is stored.
+        """
+
+    def scored(self, tallied: Tallied) -> Tallied:
+        """What statistics are computed from: the cells, and where needed further ones that no result lists."""
+        return tallied
+
+    @abstractmethod
+    def digest(self, samples: Digest) -> None:
+        """Adds what the samples are to a digest."""
+
+    @abstractmethod
+    def describe_data(self) -> dict[str, Any]:
+        """Which samples, how many of how many, and whether corruptions were made or read."""
+
+    def describe_protocol(self) -> dict[str, Any]:
+        mean, std = astuple(self.normalisation)
+        return {**self.protocol.describe(), "mean": mean, "std": std}
+
+    def describe_corruption(self) -> dict[str, Any]:
+        """How corruptions were made in memory; empty where nothing was made."""
+        return {}
+
+    def _data(self, origin: str) -> dict[str, Any]:
+        whole = self.samples.pictures if isinstance(self.samples, SomeSamples) else self.samples
+        counts = {"name": self.samples.name, "images": len(self.samples), "of": len(whole)}
+        return {**counts, "origin": origin, **self.task.describe(self.samples)}
+
+
+@dataclass(frozen=True)
+class MemoryPass(Pass):
+    """Clean samples under conditions that are made on the way, and under attacks.
+
+    Attributes:
+        jpeg: corrupted images pass through JPEG, as the files of ImageNet-C did.
+        made_attacks: see `attacks`.
+    """
+
+    jpeg: bool = False
+    made_attacks: tuple[Attack, ...] = field(default=())
+
+    @property
+    def attacks(self) -> tuple[Attack, ...]:
+        return self.made_attacks
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """The cells that are not attacks."""
+        return self.cells[: len(self.cells) - sum(len(attack.rows) for attack in self.attacks)]
+
+    def under(self, images: Tensor, ids: list[str], condition: Condition) -> Tensor:
+        """uint8 [B, 3, H, W] -> the same under a condition."""
+        settings = self.settings
+        return apply_condition(
+            images,
+            ids,
+            condition,
+            seed=settings.seed,
+            jpeg=self.jpeg,
+            channel_order=settings.channel_order,
+            frost_folder=settings.frost_folder,
+            mean=self.normalisation.mean,
+            std=self.normalisation.std,
+        )
+
+    def attacker(self, work: NetworkWork) -> Attacker:
+        """Who makes the attacks."""
+        mean, std = astuple(self.normalisation)
+        pixels = PixelNetwork(work.network, mean, std, getattr(self.task, "columns", None))
+        return Attacker(pixels, self.attacks, self.samples, self.protocol, self.settings.seed)
+
+    def run(self, work: NetworkWork, part: str, what: str = "") -> Tallied:
+        """See `Pass.run`; `what` is said about the progress."""
+        stored, size = work.part(part), self.settings.batch_size
+        done = dict(_finished(stored, work, self.cells))
+        lessons = sum(attack.learns_from for attack in self.attacks)
+        share = sum(batch_sizes(self.samples, size, work.processes.rank, work.processes.world))
+        what = what or ", ".join([*self.suite_names, *(attack.name for attack in self.attacks)])
+        step = work.counter(what, share * len(self.cells) + lessons)
+        step(sum(len(tallied.ids) + len(tallied.skipped) for tallied in done.values()) * len(self.cells))
+        attacker = self.attacker(work) if self.attacks else None
+        batches = decoded_batches(self.task, self.samples, self.protocol, size, lambda k: work.is_mine(k) and k not in done)
+        with Prefetch(self._inputs(batches)) as inputs:
+            for batch in inputs:
+                assert isinstance(batch, DecodedBatch)
+                if attacker is not None:
+                    with fits_memory(FIT_BATCH, self.protocol.size, FIT_REMEDY):
+                        attacker.prepare(step)
+                with fits_memory(len(batch.ids), self.protocol.size):
+                    tallied = self._tallied(work, batch, inputs, attacker, step)
+                step(len(batch.skipped) * len(self.cells))
+                if stored is not None:
+                    stored.save(f"batch-{batch.number:06}", tallied.to_part())
+                done[batch.number] = tallied
+        return _gathered(work, done, self.cells)
+
+    def _inputs(self, batches: Iterator[DecodedBatch]) -> Iterator[DecodedBatch | Tensor]:
+        """Every batch, followed by its images under each of the conditions (unless it has none)."""
+        for batch in batches:
+            yield batch
+            for condition in self.conditions if batch.ids else ():
+                yield self.under(batch.images, batch.ids, condition)
+
+    def _tallied(
+        self,
+        work: NetworkWork,
+        batch: DecodedBatch,
+        inputs: Iterator[DecodedBatch | Tensor],
+        attacker: Attacker | None,
+        step: Callable[[int], None],
+    ) -> Tallied:
+        if not batch.ids:
+            return Tallied([], self.cells, (Tallies(0, {}),) * len(self.cells), batch.skipped)
+
+        def shown() -> Iterator[Tensor]:
+            yield from (next(inputs) for _ in self.conditions)  # type: ignore[misc]
+            if attacker is not None:
+                yield from attacker.rows(batch.images, batch.targets, batch.ids)
+
+        rows, made = [], len(self.conditions)
+        tallied = Tallied(batch.ids, self.cells, (), batch.skipped)
+        for row, images in enumerate(shown()):
+            rows.append(tally_images(self.task, work.network, images, batch.targets, self.normalisation))
+            if row >= made:
+                tallied.changes[row] = size_of_change(images, batch.images)
+            step(len(batch.ids))
+        return Tallied(batch.ids, self.cells, tuple(rows), batch.skipped, tallied.changes)
+
+    def scored(self, tallied: Tallied) -> Tallied:
+        """With a cell for the worst row of each attack that has several."""
+        for attack in (attack for attack in self.attacks if len(attack.rows) > 1):
+            worst = self.task.hardest([tallied.row(Condition(row)) for row in attack.rows])
+            if worst is not None:
+                cell = replace(tallied, cells=(worst_cell(attack),), rows=(worst,), skipped=[])
+                tallied = tallied.beside(cell)
+        return tallied
+
+    def digest(self, samples: Digest) -> None:
+        add_samples(samples, self.samples)
+
+    def describe_data(self) -> dict[str, Any]:
+        return self._data("corruptions made in memory" if len(self.conditions) > 1 else "pictures as they are")
+
+    def describe_corruption(self) -> dict[str, Any]:
+        names = {condition.name for condition in self.conditions} - {CLEAN.name}
+        if not names:
+            return {}
+        about: dict[str, Any] = {"seed": self.settings.seed}
+        if names - {PATCHES.name}:
+            about |= {"family": family_of_size(*self.protocol.size), "channel_order": self.settings.channel_order}
+            about["jpeg"] = f"quality {JPEG_QUALITY} after every corruption" if self.jpeg else "no"
+        if "frost" in names:
+            folder = self.settings.frost_folder
+            about["frost"] = str(folder) if folder else "generated textures"
+        if PATCHES in self.conditions:
+            about |= {"patch": patch_side(self.protocol.size), "patch_share": PATCH_SHARE}
+        return about
+
+
+@dataclass(frozen=True)
+class FilesPass(Pass):
+    """Files that show the conditions: one set of samples per cell, taken as they are.
+
+    Attributes:
+        sets: (task, samples) of each cell.
+    """
+
+    sets: tuple[tuple[Task, SampleSet], ...] = ()
+
+    def run(self, work: NetworkWork, part: str) -> Tallied:
+        name = self.suites[0].name
+        found = []
+        for cell, (task, samples) in zip(self.cells, self.sets, strict=True):
+            what = f"{name} {cell}" if len(self.cells) > 1 else name
+            found.append(self._cell(work, cell, task, samples, what, f"{part}-{cell.name}-{cell.severity}"))
+        return self._side_by_side(found)
+
+    def _cell(self, work: NetworkWork, cell: Condition, task: Task, samples: SampleSet, what: str, part: str) -> Tallied:
+        shown = MemoryPass(
+            self.suites, (CLEAN,), (self.cell_suites[0],), task, samples, self.protocol, self.normalisation, self.settings
+        )
+        tallied = shown.run(work, part, what)
+        return Tallied(tallied.ids, (cell,), tallied.rows, tallied.skipped)
+
+    def _side_by_side(self, found: list[Tallied]) -> Tallied:
+        """The cells as conditions of the same samples: those that every cell has."""
+        ids = sorted(set(found[0].ids).intersection(*(tallied.ids for tallied in found)))
+        rows = tuple(tallied.of(ids).rows[0] for tallied in found)
+        several = len(self.cells) > 1
+        skipped = [
+            (f"{cell.name}/{cell.severity}/{name}" if several else name, reason)
+            for cell, tallied in zip(self.cells, found, strict=True)
+            for name, reason in tallied.skipped
+        ]
+        return Tallied(ids, self.cells, rows, skipped)
+
+    def digest(self, samples: Digest) -> None:
+        for _, files in self.sets:
+            add_samples(samples, files)
+
+    def describe_data(self) -> dict[str, Any]:
+        return self._data("files on disk")
+
+
+def worst_cell(attack: Attack) -> Condition:
+    """Right under every row of the attack."""
+    return Condition(f"{attack.name} (worst)")
+
+
+def _finished(stored: StoredWork | None, work: NetworkWork, cells: tuple[Condition, ...]) -> Iterator[tuple[int, Tallied]]:
+    """(number, tallies) of the batches of this process that an earlier run has finished."""
+    for number in filter(work.is_mine, stored.numbers("batch") if stored else ()):
+        assert stored is not None
+        tallied = stored.load(f"batch-{number:06}", lambda part: Tallied.from_part(part, cells))
+        if tallied is not None:
+            yield number, tallied
+
+
+def _gathered(work: NetworkWork, mine: dict[int, Tallied], cells: tuple[Condition, ...]) -> Tallied:
+    """The batches of all processes, in their order."""
+    batches = {number: tallied for part in work.processes.gather(mine) for number, tallied in part.items()}
+    return Tallied.join([batches[number] for number in sorted(batches)], cells)

@@ -1,0 +1,112 @@
+"""What the numbers of an evaluation depend on besides networks and images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypedDict
+
+import numpy as np
+
+from robustvit.attacks.attack import Attack
+from robustvit.corruptions.frost_textures import frost_textures
+from robustvit.corruptions.parameters import SEVERITIES
+from robustvit.corruptions.registry import ChannelOrder
+from robustvit.evaluation.attacking import as_attacks
+from robustvit.tasks.class_matching import read_class_map
+
+__all__ = ["Options", "Settings"]
+
+
+class Options(TypedDict, total=False):
+    """The options of `evaluate`: what to measure, how images become the input, how corruptions are made, and what to keep.
+
+    What to measure:
+        severity: of the corruptions, one or several of 1 to 5. Numbers that need all five, as mCE, are left out with fewer.
+        attacks: to make on the clean images, by name or as `build_attack` gives them.
+        class_map: class name -> output of the network, or a JSON file of that; needed where they are not in the same order.
+        limit: measure only that many samples, drawn by the seed.
+        seed: of the corruptions, the attacks, the subset and the intervals.
+    How images become the input:
+        protocol: of `PROTOCOLS`; by default the suite's own ("model", or what its files were made for). The films of
+            "imagenet-p" have a fixed one.
+        size: (H, W) of the input, other than the network's own.
+        ignore_orientation: take pixels as they are stored, as published programs do. Otherwise images are set upright by the
+            EXIF tag of cameras; but never those of "imagenet-a", "imagenet-r" and "imagenet-c" on disk.
+        batch_size: images at once.
+    How corruptions are made:
+        jpeg: "imagenet-c" made in memory passes through JPEG (quality 85), as the files did.
+        channel_order, frost_folder: see `corrupt`.
+    What to keep:
+        examples: images for the report; 6 by default.
+        predictions: the answer to every image under every condition: `Results.predictions`, and predictions.csv in the output
+            folder. One of this very run that is there already is kept up even if this is False.
+    """
+
+    severity: int | Sequence[int]
+    attacks: str | Attack | Sequence[str | Attack]
+    class_map: str | Path | dict[str, int] | None
+    limit: int | None
+    seed: int
+    protocol: str | None
+    size: tuple[int, int] | None
+    ignore_orientation: bool
+    batch_size: int
+    jpeg: bool
+    channel_order: ChannelOrder
+    frost_folder: str | Path | None
+    examples: int
+    predictions: bool
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The checked `Options` of a run, by the same names."""
+
+    severities: tuple[int, ...] = SEVERITIES
+    attacks: tuple[Attack, ...] = ()
+    class_map: Mapping[str, int] | None = None
+    limit: int | None = None
+    seed: int = 0
+    protocol: str | None = None
+    size: tuple[int, int] | None = None
+    ignore_orientation: bool = False
+    batch_size: int = 32
+    jpeg: bool = True
+    channel_order: ChannelOrder = "rgb"
+    frost_folder: Path | None = None
+    examples: int = 6
+    predictions: bool = False
+
+    def __post_init__(self) -> None:
+        for what, number in (("limit", self.limit), ("batch_size", self.batch_size)):
+            if number is not None and number < 1:
+                raise ValueError(f"{what}={number} is not possible; give at least 1")
+        if not self.severities or not set(self.severities) <= set(SEVERITIES):
+            given = ", ".join(map(str, self.severities)) or "none"
+            raise ValueError(f"severity {given} is not possible; give some of {', '.join(map(str, SEVERITIES))}")
+        if self.frost_folder is not None:
+            frost_textures(self.frost_folder)  # says at once what is wrong with it
+
+    @staticmethod
+    def of(**options: Any) -> Settings:
+        """From what a user gives.
+
+        Raises:
+            TypeError: there is no such option.
+            ValueError: a value is not possible.
+        """
+        known = {field.name for field in fields(Settings)} - {"severities"} | {"severity"}
+        if wrong := [name for name in options if name not in known]:
+            raise TypeError(f"evaluate has no option {wrong[0]!r}; it has {', '.join(sorted(known))}")
+        given = dict(options)
+        if "severity" in given:
+            given["severities"] = tuple(sorted({int(severity) for severity in np.atleast_1d(given.pop("severity"))}))
+        if "attacks" in given:
+            given["attacks"] = as_attacks(given["attacks"])
+        if isinstance(given.get("class_map"), str | Path):
+            given["class_map"] = read_class_map(given["class_map"])
+        if given.get("frost_folder"):
+            given["frost_folder"] = Path(given["frost_folder"])
+        return Settings(**given)

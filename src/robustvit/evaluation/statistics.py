@@ -1,0 +1,165 @@
+"""Which numbers come out of the cells of a pass, and their intervals.
+
+Numbers are functions of the primary measure in all cells, so that the same samples can be drawn in every cell, and for two
+networks: intervals come from a bootstrap through `Task.score`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from robustvit.corruptions.conditions import CLEAN, Condition
+from robustvit.corruptions.parameters import SEVERITIES
+from robustvit.corruptions.registry import CORRUPTIONS, corruption_names
+from robustvit.evaluation.tallied import Tallied
+from robustvit.evaluation.value import Value
+from robustvit.metrics.bootstrap import SAME, Statistic, bootstrap_intervals
+from robustvit.metrics.cells import CellAccuracy, clean_accuracy_of
+from robustvit.metrics.intervals import Interval
+from robustvit.metrics.mean_accuracy import MeanAccuracy, mean_accuracy_of
+from robustvit.metrics.measures import RETENTION
+from robustvit.metrics.retention import retention_of
+from robustvit.metrics.wilson import wilson_interval
+from robustvit.tasks.base import Task
+
+__all__ = ["Statistics", "corruption_statistics", "has_all", "has_bootstraps", "measured_differences", "measured_values"]
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Numbers as functions of the primary measure in the cells [..., cells] -> [...].
+
+    Attributes:
+        summary: by the key of the measure.
+        groups: "noise", "blur", ... -> mean over its corruptions.
+        corruptions: corruption -> mean over its severities.
+    """
+
+    summary: Mapping[str, Statistic] = field(default_factory=dict)
+    groups: Mapping[str, Statistic] = field(default_factory=dict)
+    corruptions: Mapping[str, Statistic] = field(default_factory=dict)
+
+    def __or__(self, other: Statistics) -> Statistics:
+        return Statistics(
+            {**self.summary, **other.summary}, {**self.groups, **other.groups}, {**self.corruptions, **other.corruptions}
+        )
+
+    def common(self, other: Statistics) -> Statistics:
+        """Those of the summary and the groups that both have."""
+        summary = {name: number for name, number in self.summary.items() if name in other.summary}
+        return Statistics(summary, {name: number for name, number in self.groups.items() if name in other.groups})
+
+    def joined(self) -> dict[str, Statistic]:
+        """All of them, by KIND:NAME."""
+        return {f"{kind}:{name}": number for kind, part in vars(self).items() for name, number in part.items()}
+
+
+def corruption_statistics(task: Task, tallied: Tallied) -> Statistics:
+    """What can be said about clean samples and corruptions: means, groups, retention."""
+    cells, keys = tallied.cells, task.summary
+    names = list(dict.fromkeys(condition.name for condition in cells if condition.severity))
+    summary: dict[str, Statistic] = {}
+    if CLEAN in cells:
+        summary[keys.clean.key] = clean_accuracy_of(cells)
+    if names:
+        summary[keys.mean.key] = mean_accuracy_of(cells, names)
+    for measure, corruption_set in ((keys.mean_15, "common15"), (keys.mean_19, "all19")):
+        if has_all(cells, corruption_set):
+            summary[measure.key] = mean_accuracy_of(cells, corruption_set)
+    if names and CLEAN in cells and _score(task, tallied.only(CLEAN))[0] > 0:  # of nothing, no share can be kept
+        summary[RETENTION.key] = retention_of(cells, "common15" if has_all(cells, "common15") else names)
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(CORRUPTIONS[name].group, []).append(name)
+    return Statistics(
+        summary,
+        {group: mean_accuracy_of(cells, members) for group, members in groups.items()},
+        {name: mean_accuracy_of(cells, [name]) for name in names},
+    )
+
+
+def has_all(cells: Sequence[Condition], corruption_set: str) -> bool:
+    """Whether all of a set was measured, at all severities."""
+    return {(name, severity) for name in corruption_names(corruption_set) for severity in SEVERITIES} <= set(cells)
+
+
+def has_bootstraps(statistics: Statistics) -> bool:
+    """Whether the interval of a number comes from draws."""
+    return any(not isinstance(number, CellAccuracy) for number in statistics.joined().values())
+
+
+def measured_values(task: Task, tallied: Tallied, statistics: Statistics, seed: int) -> dict[str, dict[str, Value]]:
+    """Kind ("summary", "groups", "corruptions") -> name -> number with its interval, those of bootstraps from the same "
+    "draws."""
+    joined, n = statistics.joined(), len(tallied.ids)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a draw without a right answer has no retention
+        found = bootstrap_intervals(lambda counts: _scores(task, tallied, counts), n, joined, seed=seed)
+    for name, number in joined.items():
+        if isinstance(number, CellAccuracy):
+            exact = task.interval(task.primary.key, tallied.rows[number.position])
+            found[name] = exact or found[name]
+        elif isinstance(number, MeanAccuracy) and _is_unknown(found[name]) and task.is_share:
+            found[name] = wilson_interval(float(np.clip(found[name].estimate, 0, 1)) * n, n)
+    return _by_kind(found, statistics)
+
+
+def measured_differences(
+    task: Task, mine: Tallied, other: Tallied, statistics: Statistics, seed: int
+) -> tuple[int, dict[str, dict[str, Value]]]:
+    """(samples that both networks saw, kind -> name -> difference); paired, with intervals."""
+    known = set(other.ids)
+    ids = [name for name in mine.ids if name in known]
+    if not ids or mine.cells != other.cells:
+        return 0, {}
+    ours, theirs, C = mine.of(ids), other.of(ids), len(mine.cells)
+
+    def scores(counts: np.ndarray) -> np.ndarray:
+        return np.concatenate([_scores(task, ours, counts), _scores(task, theirs, counts)], axis=-1)
+
+    joined = statistics.joined()
+    paired = {name: _difference(number, C) for name, number in joined.items()}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = bootstrap_intervals(scores, len(ids), paired, seed=seed)
+    for name, number in joined.items():
+        if isinstance(number, CellAccuracy | MeanAccuracy) and _is_unknown(found[name]) and task.is_share:
+            found[name] = _constant_difference(found[name], len(ids))
+    return len(ids), _by_kind(found, statistics)
+
+
+def _scores(task: Task, tallied: Tallied, counts: np.ndarray) -> np.ndarray:
+    """[R, cells]: the primary measure in every cell, for R choices of samples."""
+    return np.stack([task.score(row, counts)[task.primary.key] for row in tallied.rows], axis=-1)
+
+
+def _score(task: Task, tallied: Tallied) -> np.ndarray:
+    """[cells]: the primary measure in every cell, of all samples."""
+    return _scores(task, tallied, np.ones((1, len(tallied.ids))))[0]
+
+
+def _difference(number: Statistic, C: int) -> Statistic:
+    """Of the scores of two networks, C cells each."""
+    return lambda scores: number(scores[..., :C]) - number(scores[..., C:])
+
+
+def _by_kind(found: Mapping[str, Interval], statistics: Statistics) -> dict[str, dict[str, Value]]:
+    kinds = vars(statistics)
+    return {kind: {name: Value.of(found[f"{kind}:{name}"]) for name in part} for kind, part in kinds.items()}
+
+
+def _is_unknown(interval: Interval) -> bool:
+    return interval.low != interval.low
+
+
+def _constant_difference(found: Interval, samples: int) -> Interval:
+    """Of two shares that differ by the same on every sample, of which a bootstrap learns nothing.
+
+    Differences lie in -1..1, so half of 1 + difference is a score in 0..1, for which Wilson's interval holds. Where there is
+    no difference at all, the samples do not tell the networks apart, and there is no interval.
+    """
+    if abs(found.estimate) < SAME:
+        return found
+    wilson = wilson_interval(samples * min(1.0, max(0.0, (1 + found.estimate) / 2)), samples, level=found.level)
+    return Interval(found.estimate, 2 * wilson.low - 1, 2 * wilson.high - 1, found.level)

@@ -1,0 +1,41 @@
+"""CIFAR-10-C and CIFAR-100-C, as they are published: one array of images per corruption."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from robustvit.corruptions.conditions import Condition
+from robustvit.data.layouts import cifar_c_pictures, suite_folder
+from robustvit.evaluation.passes import Pass
+from robustvit.evaluation.suites.in_memory import COMMON15
+from robustvit.evaluation.suites.suite import Request, Suite
+
+__all__ = ["CIFAR10_C", "CIFAR100_C", "CifarC"]
+
+
+class CifarC(Suite):
+    """Args: classes: 10 or 100."""
+
+    tasks = ("classification",)
+    has_severities = True
+
+    def __init__(self, classes: Literal[10, 100]) -> None:
+        self.dataset = f"cifar{classes}"
+        self.name = f"{self.dataset}-c"
+        self.summary = f"CIFAR-{classes}-C: CORRUPTION.npy and labels.npy"
+
+    def conditions(self, severities: Sequence[int]) -> tuple[Condition, ...]:
+        return COMMON15.conditions(severities)
+
+    def plan(self, request: Request) -> Pass:
+        if not request.is_path:
+            raise ValueError(f"the suite {self.name!r} reads files; give the folder that has them")
+        protocol = request.protocol("none" if request.size == (32, 32) else "squash")
+        place = suite_folder(request.data, self.name)
+        found = cifar_c_pictures(place, COMMON15.corruptions, request.settings.severities, kind=self.dataset)
+        return request.files_pass((self,), found, protocol)
+
+
+CIFAR10_C = CifarC(10)
+CIFAR100_C = CifarC(100)

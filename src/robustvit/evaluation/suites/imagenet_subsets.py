@@ -1,0 +1,68 @@
+"""ImageNet-A and ImageNet-R: natural images of 200 classes each; only these compete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from robustvit.corruptions.conditions import CLEAN
+from robustvit.data.layouts import suite_folder
+from robustvit.evaluation.passes import FilesPass, Pass
+from robustvit.evaluation.statistics import Statistics
+from robustvit.evaluation.suites.suite import Request, Suite
+from robustvit.evaluation.tallied import Tallied
+from robustvit.metrics.cells import clean_accuracy_of
+from robustvit.metrics.measures import Measure, register
+from robustvit.tasks.base import Task
+
+__all__ = ["IMAGENET_A", "IMAGENET_R", "ImageNetSubset"]
+
+
+class ImageNetSubset(Suite):
+    """Args: letter: "a" or "r"."""
+
+    tasks = ("classification",)
+
+    def __init__(self, letter: Literal["a", "r"]) -> None:
+        self.letter: Literal["a", "r"] = letter
+        title = f"ImageNet-{letter.upper()}"
+        self.name = title.lower()
+        self.summary = f"{title}; only its 200 classes compete"
+        self.measure = register(
+            Measure(
+                f"imagenet_{letter}_accuracy",
+                f"{title} accuracy",
+                f"Top-1 accuracy on {title}; only the 200 classes of that set compete.",
+                family="shift",
+                ranks=True,
+                claim=f"gets {{}} of {title} right",
+            )
+        )
+
+    def plan(self, request: Request) -> Pass:
+        protocol = request.protocol("model", published=True)
+        is_folder = request.is_path and Path(request.data).is_dir()
+        samples = request.samples(protocol, suite_folder(request.data, self.name) if is_folder else None)
+        task = request.bound(samples, protocol, subset=self.letter)
+        return FilesPass(
+            suites=(self,),
+            cells=(CLEAN,),
+            cell_suites=(self.name,),
+            task=task,
+            samples=samples,
+            protocol=protocol,
+            normalisation=request.normalisation,
+            settings=request.settings,
+            sets=((task, samples),),
+        )
+
+    def statistics(self, task: Task, tallied: Tallied) -> Statistics:
+        return Statistics({self.measure.key: clean_accuracy_of(tallied.cells)})
+
+    def extras(self, task: Task, tallied: Tallied) -> Mapping[str, float]:
+        return {}
+
+
+IMAGENET_A = ImageNetSubset("a")
+IMAGENET_R = ImageNetSubset("r")

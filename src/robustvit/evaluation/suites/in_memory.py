@@ -1,0 +1,175 @@
+"""Suites that add conditions to the clean images in memory: corruptions, and patches of noise. They share one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from robustvit.attacks.pixel_network import check_network, frozen
+from robustvit.corruptions.conditions import CLEAN, PATCHES, Condition
+from robustvit.corruptions.registry import corruption_names
+from robustvit.data.layouts import imagenet_c_pictures
+from robustvit.data.readers.class_folders import LayoutError
+from robustvit.data.readers.corrupted_pictures import copy_settings, corrupted_folders
+from robustvit.evaluation.attacking import ATTACK_SUITE
+from robustvit.evaluation.passes import FilesPass, MemoryPass, Pass
+from robustvit.evaluation.statistics import Statistics, corruption_statistics
+from robustvit.evaluation.suites.suite import Request, Suite, check_size
+from robustvit.evaluation.tallied import Tallied
+from robustvit.evaluation.work import NetworkWork
+from robustvit.metrics.mean_accuracy import mean_accuracy_of
+from robustvit.metrics.measures import Measure, register
+from robustvit.runtime.memory import fits_memory
+from robustvit.tasks.base import Task
+
+__all__ = ["CorruptionSuite", "copied_protocol", "plan_together"]
+
+PATCHES_ACCURACY = register(
+    Measure(
+        "patches_accuracy",
+        "Accuracy with noise patches",
+        "Top-1 accuracy with a random tenth of the patches replaced by noise.",
+        family="shift",
+        ranks=True,
+        claim="gets {} right when a tenth of each image is noise",
+    )
+)
+
+
+class _InMemory(Suite):
+    is_made_in_memory = True
+
+    def plan(self, request: Request) -> Pass:
+        return plan_together(request, [self])
+
+
+@dataclass(frozen=True)
+class CorruptionSuite(_InMemory):
+    """Corruptions at all severities that were asked for.
+
+    Attributes:
+        name: of the suite, or of one corruption.
+        summary: see `Suite`.
+        corruptions: their names.
+    """
+
+    name: str
+    summary: str
+    corruptions: tuple[str, ...]
+    has_severities = True
+
+    def conditions(self, severities: Sequence[int]) -> tuple[Condition, ...]:
+        return tuple(Condition(name, severity) for name in self.corruptions for severity in severities)
+
+    @staticmethod
+    def group(name: str, summary: str) -> CorruptionSuite:
+        """A set of corruptions that `corruption_names` knows."""
+        return CorruptionSuite(name, summary, corruption_names(name))
+
+
+class Clean(_InMemory):
+    name = "clean"
+    summary = "the images as they are"
+
+
+class Patches(_InMemory):
+    name = "patches"
+    summary = "a random tenth of the patches replaced by noise"
+    tasks = ("classification",)
+
+    def conditions(self, severities: Sequence[int]) -> tuple[Condition, ...]:
+        return (PATCHES,)
+
+    def statistics(self, task: Task, tallied: Tallied) -> Statistics:
+        own = {PATCHES_ACCURACY.key: mean_accuracy_of(tallied.cells, [PATCHES.name])}
+        return corruption_statistics(task, tallied) | Statistics(own)
+
+
+CLEAN_SUITE = Clean()
+PATCHES_SUITE = Patches()
+COMMON15 = CorruptionSuite.group("common15", "the 15 common corruptions at 5 severities, made in memory")
+ALL19 = CorruptionSuite.group("all19", "all 19 corruptions")
+EXTRA4 = CorruptionSuite.group("extra4", "the 4 extra corruptions")
+NOISE = CorruptionSuite.group("noise", "gaussian_noise, shot_noise and impulse_noise")
+BLUR = CorruptionSuite.group("blur", "defocus_blur, glass_blur, motion_blur and zoom_blur")
+WEATHER = CorruptionSuite.group("weather", "snow, frost, fog and brightness")
+DIGITAL = CorruptionSuite.group("digital", "contrast, elastic_transform, pixelate and jpeg_compression")
+
+
+def plan_together(request: Request, suites: Sequence[Suite]) -> Pass:
+    """One pass for all of these suites and for the attacks of the settings.
+
+    Args:
+        request: what to measure.
+        suites: made in memory; none where only attacks are wanted.
+    """
+    if request.is_path and corrupted_folders(Path(request.data)):
+        return _plan_copies(request, suites)
+    suites = suites or [CLEAN_SUITE]
+    asked = _asked(request, suites)
+    conditions = (CLEAN, *asked)
+    protocol = request.protocol("model")
+    check_size(protocol, conditions)
+    samples = request.samples(protocol)
+    attacks = request.settings.attacks
+    rows = tuple(Condition(row) for attack in attacks for row in attack.rows)
+    planned = MemoryPass(
+        suites=tuple(suites),
+        cells=(*conditions, *rows),
+        cell_suites=(CLEAN_SUITE.name, *asked.values(), *(ATTACK_SUITE for _ in rows)),
+        task=request.bound(samples, protocol),
+        samples=samples,
+        protocol=protocol,
+        normalisation=request.normalisation,
+        settings=request.settings,
+        made_attacks=attacks,
+    )
+    _check_attacks(request, planned)
+    return planned
+
+
+def _asked(request: Request, suites: Sequence[Suite]) -> dict[Condition, str]:
+    """Conditions in the order of the suites -> name of the first suite that asks for them."""
+    asked: dict[Condition, str] = {}
+    for suite in suites:
+        for condition in suite.conditions(request.settings.severities):
+            asked.setdefault(condition, suite.name)
+    return asked
+
+
+def _check_attacks(request: Request, planned: MemoryPass) -> None:
+    if not planned.attacks:
+        return
+    if planned.task.name != "classification":
+        raise ValueError(f"attacks are for classifiers; leave them out for {planned.task.name}")
+    pixels = planned.attacker(NetworkWork("", request.network)).model
+    with fits_memory(1, planned.protocol.size), frozen(pixels):
+        check_network(pixels, planned.protocol.size)
+        for attack in planned.attacks:
+            attack.check(pixels, planned.protocol.size)
+
+
+def _plan_copies(request: Request, suites: Sequence[Suite]) -> FilesPass:
+    """The corruptions that a folder has as files, as `robustvit corrupt` writes them."""
+    root, settings = Path(request.data), request.settings
+    clean = [suite.name for suite in suites if not suite.has_severities]
+    if settings.attacks or clean:
+        what = "attacks" if settings.attacks else f"the suite {clean[0]}"
+        raise LayoutError(
+            f"{root} has corrupted copies of images (CORRUPTION/SEVERITY/...), and {what} needs clean ones; give their "
+            "folder, or choose suites of corruptions, such as common15 or fog"
+        )
+    asked = _asked(request, suites)
+    names = tuple(dict.fromkeys(condition.name for condition in asked))
+    found = imagenet_c_pictures(root, names, settings.severities)
+    assert found is not None
+    protocol = request.protocol(copied_protocol(request, root), published=True)
+    planned = request.files_pass(tuple(suites), found, protocol, tuple(asked))
+    return replace(planned, cell_suites=tuple(asked[cell] for cell in planned.cells))
+
+
+def copied_protocol(request: Request, root: Path) -> str:
+    """A centre crop of copies that were cropped to the size of the input already; whole or other ones as the network says."""
+    copied = copy_settings(root)
+    return "crop" if copied is None or request.size == (copied.get("size"),) * 2 else "model"

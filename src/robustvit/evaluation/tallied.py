@@ -1,0 +1,95 @@
+"""What a pass over samples gave: the tallies of every sample in every cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from robustvit.corruptions.conditions import Condition
+from robustvit.runtime.stored_work import Part
+from robustvit.tasks.tallies import Tallies
+
+__all__ = ["CHANGES", "Tallied"]
+
+CHANGES = ("largest_change", "change_norm", "changed_pixels")
+"""How large a perturbation is: the largest change of a value, the L2 norm over all values, the share of changed pixels."""
+
+
+@dataclass(frozen=True)
+class Tallied:
+    """N samples in C cells.
+
+    Attributes:
+        ids: of the samples.
+        cells: what the samples met.
+        rows: their tallies, one entry per cell.
+        skipped: (id, reason) of samples that could not be read.
+        changes: float32 [C, N, 3], the `CHANGES` that attacks made; 0 elsewhere.
+    """
+
+    ids: list[str]
+    cells: tuple[Condition, ...]
+    rows: tuple[Tallies, ...]
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+    changes: np.ndarray = field(default_factory=lambda: np.zeros((0, 0, len(CHANGES)), np.float32))
+
+    def __post_init__(self) -> None:
+        shape = (len(self.cells), len(self.ids), len(CHANGES))
+        if self.changes.shape != shape:
+            object.__setattr__(self, "changes", np.zeros(shape, np.float32))
+
+    def row(self, condition: Condition) -> Tallies:
+        """The tallies in one cell."""
+        return self.rows[self.cells.index(condition)]
+
+    def of(self, ids: Sequence[str]) -> Tallied:
+        """Only these samples, in this order."""
+        places = {name: i for i, name in enumerate(self.ids)}
+        chosen = np.array([places[name] for name in ids], np.int64)
+        rows = tuple(row.of(chosen) for row in self.rows)
+        return replace(self, ids=list(ids), rows=rows, changes=self.changes[:, chosen])
+
+    def only(self, condition: Condition) -> Tallied:
+        """The same samples in one cell."""
+        i = self.cells.index(condition)
+        return replace(self, cells=(condition,), rows=(self.rows[i],), changes=self.changes[i : i + 1])
+
+    def beside(self, other: Tallied) -> Tallied:
+        """The same samples in the cells of both."""
+        changes = np.concatenate([self.changes, other.changes])
+        skipped = [*self.skipped, *other.skipped]
+        return Tallied(self.ids, (*self.cells, *other.cells), (*self.rows, *other.rows), skipped, changes)
+
+    @staticmethod
+    def join(parts: Sequence[Tallied], cells: tuple[Condition, ...]) -> Tallied:
+        """Of several batches, in the same cells."""
+        rows = tuple(Tallies.join([part.rows[i] for part in parts]) for i in range(len(cells)))
+        empty = np.zeros((len(cells), 0, len(CHANGES)), np.float32)
+        return Tallied(
+            ids=[name for part in parts for name in part.ids],
+            cells=cells,
+            rows=rows,
+            skipped=[entry for part in parts for entry in part.skipped],
+            changes=np.concatenate([empty, *(part.changes for part in parts)], axis=1),
+        )
+
+    def to_part(self) -> Part:
+        """For `StoredWork`."""
+        arrays = {f"{i}:{name}": array for i, row in enumerate(self.rows) for name, array in row.arrays.items()}
+        return Part({"ids": self.ids, "skipped": self.skipped}, {**arrays, "changes": self.changes})
+
+    @staticmethod
+    def from_part(part: Part, cells: tuple[Condition, ...]) -> Tallied:
+        ids = list(part.values["ids"])
+        arrays: list[dict[str, np.ndarray]] = [{} for _ in cells]
+        for key, array in part.arrays.items():
+            place, colon, name = key.partition(":")
+            if colon:
+                arrays[int(place)][name] = array
+        rows = tuple(Tallies(len(ids), named) for named in arrays)
+        if any(not row.arrays for row in rows) and ids:
+            raise ValueError("a cell is missing")
+        skipped = [(name, reason) for name, reason in part.values["skipped"]]
+        return Tallied(ids, cells, rows, skipped, part.arrays["changes"])

@@ -94,7 +94,10 @@ def imagenet_a_only() -> Results:
 
 def nan_cells() -> Results:
     model = fake_model()
-    spoiled = tuple(replace(cell, values={**cell.values, "accuracy": Value(math.nan)}) if cell.severity == 5 else cell for cell in model.cells)
+    spoiled = tuple(
+        replace(cell, values={**cell.values, "accuracy": Value(math.nan)}) if cell.severity == 5 else cell
+        for cell in model.cells
+    )
     return fake_results(replace(model, cells=spoiled, summary={**model.summary, "retention": Value(math.nan)}))
 
 

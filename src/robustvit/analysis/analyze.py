@@ -27,7 +27,6 @@ from robustvit.runtime.locking import locking_output
 from robustvit.runtime.memory import fits_memory
 from robustvit.runtime.processes import Processes
 from robustvit.runtime.stored_work import StoredWork
-from robustvit.tasks.classification import Classification
 
 __all__ = ["SHARED", "Analysis", "analyze"]
 

@@ -43,17 +43,15 @@ class SpoilingStudy(Study[SpoilingOptions]):
 
 def spoiled(subject: Subject, batch: Batch, options: Spoiling) -> Tensor:
     """uint8 [B, 3, H, W]: the images under the corruption of the options."""
+    from robustvit.corruptions.conditions import Condition, apply_condition
     from robustvit.corruptions.patches import occlude_patches
     from robustvit.data.normalisation import Normalisation
-    from robustvit.corruptions.conditions import Condition, apply_condition
 
     if options.covers_patches:
         own = Normalisation.of(subject.network)
         how: dict[str, Any] = dict(share=options.rho, patch=subject.patch_side, seed=options.seed, sample_ids=batch.ids)
         return occlude_patches(batch.pixels, mean=own.mean, std=own.std, **how)  # type: ignore[arg-type]
-    return apply_condition(
-        batch.pixels, batch.ids, Condition(options.corruption, options.severity), seed=options.seed
-    )
+    return apply_condition(batch.pixels, batch.ids, Condition(options.corruption, options.severity), seed=options.seed)
 
 
 def spoiled_pairs(subject: Subject, options: Spoiling) -> Iterator[tuple[Tensor, Tensor]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -11,9 +11,6 @@ from robustvit.methods.attention_diversification import Variant, attention_diver
 from robustvit.methods.base import Method, MethodConfig, MethodContext, Needs, Step
 from robustvit.methods.chunked_diversification import chunked_attention_diversification
 from robustvit.recording.tape import attention_blocks, has_attention_rows
-
-if TYPE_CHECKING:
-    from robustvit.training.config import TrainConfig
 
 __all__ = ["Adl", "AdlConfig"]
 
@@ -56,7 +53,7 @@ class AdlConfig(MethodConfig):
     def needs(self) -> Needs:
         return Needs(features=True) if self.chunk else Needs(attention=True)  # rows come with every recording
 
-    def check(self, config: TrainConfig) -> None:
+    def check(self, config: Any) -> None:
         if config.loop.grad_checkpointing and not self.chunk:
             raise ValueError(
                 "loop.grad_checkpointing has no effect while whole attention maps are kept; switch it off, or set "

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -28,9 +28,6 @@ from torch import Tensor, nn
 from robustvit.recording.tape import Tape
 from robustvit.runtime.randomness import keyed_seed
 from robustvit.tasks.base import Mix, Task
-
-if TYPE_CHECKING:
-    from robustvit.training.config import TrainConfig
 
 __all__ = ["Method", "MethodConfig", "Mix", "Needs", "Outputs", "Step", "draw_uniform", "sample_generator"]
 
@@ -139,7 +136,7 @@ class MethodConfig:
         """What the method reads; known before network and data exist."""
         return Needs()
 
-    def check(self, config: TrainConfig) -> None:
+    def check(self, config: Any) -> None:
         """Called before anything is opened.
 
         Raises:

@@ -25,7 +25,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -42,9 +42,6 @@ from robustvit.tasks.class_predictions import Predictions
 from robustvit.tasks.nested import map_tensors, tensors_of
 from robustvit.tasks.notes import Note
 from robustvit.tasks.tallies import Tallies, Tally
-
-if TYPE_CHECKING:
-    from robustvit.training.config import TrainConfig
 
 __all__ = ["Answer", "Mix", "SummaryMeasures", "Task"]
 
@@ -155,7 +152,7 @@ class Task(ABC):
 
     # training
 
-    def check(self, config: TrainConfig) -> None:
+    def check(self, config: Any) -> None:
         """Called before a training run opens anything.
 
         Raises:

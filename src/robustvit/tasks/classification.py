@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -38,9 +38,6 @@ from robustvit.tasks.class_predictions import Predictions, predictions_of
 from robustvit.tasks.notes import Note, chance_note
 from robustvit.tasks.relabelled import Relabelled
 from robustvit.tasks.tallies import Tallies, Tally
-
-if TYPE_CHECKING:
-    from robustvit.training.config import TrainConfig
 
 __all__ = ["NO_ANSWER", "ClassPrediction", "Classification", "correct", "soft_cross_entropy"]
 
@@ -101,7 +98,7 @@ class Classification(Task):
 
     # training
 
-    def check(self, config: TrainConfig) -> None:
+    def check(self, config: Any) -> None:
         """Nothing to object to."""
 
     def collate(self, targets: Sequence[int]) -> Tensor:

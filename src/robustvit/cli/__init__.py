@@ -1,7 +1,7 @@
 """The command line: a table of commands, one file each.
 
 Help and a misspelt command need none of the heavy packages: the module of a command is imported when it runs, and imports
-torch only after its arguments are understood.
+torch only after its arguments are understood (but for `attack`, whose flags are the options of the attacks).
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ scaler, the methods' own state, and the number of updates done.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import re
 from collections.abc import Callable, Mapping
@@ -136,12 +135,13 @@ def method_state(place: str | Path, method: str) -> dict[str, Any]:
 
 
 def _save(state: dict[str, Any], file: Path) -> None:
-    try:
-        torch.save(state, file)
-    except RuntimeError as error:
-        if "enforce fail" not in str(error):
+    with file.open("wb") as stream:  # Python's own, which says what is wrong with the disk
+        try:
+            torch.save(state, stream)
+        except RuntimeError as error:  # after a write that failed, torch raises another error about what is missing
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from None
             raise
-        raise OSError(errno.ENOSPC, "the checkpoint could not be written whole") from error  # what torch makes of a full disk
 
 
 def _update_of(path: Path) -> int:

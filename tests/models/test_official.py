@@ -58,7 +58,13 @@ def test_every_published_network_is_known() -> None:
     assert published <= set(rv.OFFICIAL)
 
 
-@pytest.mark.parametrize("name", rv.OFFICIAL)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if re.search("tiny|_se_|Xlarge|cifar10$", name) else pytest.param(name, marks=pytest.mark.slow)
+        for name in rv.OFFICIAL
+    ],
+)
 def test_every_published_state_dict_fits(name: str) -> None:
     weights = meta_weights(name.removeprefix("tap_") if "swin" in name else name)
     model = rv.from_official(name, weights, device="meta")

@@ -439,6 +439,11 @@ def test_numbers_do_not_depend_on_which_pictures_figures_show(monkeypatch: pytes
         for one, ids in ((found, known), (first_ones, ["0", "1"])):
             shown = one.findings[name]["vit"].arrays["pictures"]
             assert (shown == pictures.images[[int(i) for i in ids[:2]]]).all()
+    patches = found.findings["patch-corruption"]["vit"]
+    assert patches.arrays["shown"].tolist() == [int(i) for i in known[:2]]
+    (plate,) = study_of("patch-corruption").plates({"vit": patches}, study_of("patch-corruption").own_options({}))
+    titles = [axis.get_title().replace("\n", " ") for axis in plate.figure.axes[:2]]
+    assert titles == [f"confidence {patches.arrays['clean'][int(i)]:.0%}" for i in known[:2]]
     np.testing.assert_array_equal(*(one.findings["token-labels"]["vit"].arrays["confidences"] for one in (found, first_ones)))
 
 

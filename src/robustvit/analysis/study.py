@@ -56,7 +56,7 @@ def _token_head_obstacle(subject: Subject) -> str | None:
 
 def _scikit_learn_obstacle(subject: Subject) -> str | None:
     is_there = importlib.util.find_spec("sklearn") is not None
-    return None if is_there else "clusters need scikit-learn: pip install 'robustvit[analysis]'"
+    return None if is_there else "scikit-learn is not installed: pip install 'robustvit[analysis]'"
 
 
 ANY_NETWORK = Need("any network", lambda subject: None)

@@ -82,7 +82,8 @@ class PatchCorruption(Study[PatchCorruptionOptions]):
         assert attack.scorer is not None
         confidences: dict[str, list[Tensor]] = {name: [] for name in CONFIDENCES}
         places = {name: place for place, name in enumerate(subject.shown_ids(options.shown))}
-        shown: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        shown: dict[int, tuple[np.ndarray, np.ndarray, int]] = {}  # place -> clean, covered, position among all images
+        seen = 0
         how: dict[str, Any] = dict(scorer=attack.scorer, settings=attack.settings, seed=options.seed)
         for batch in subject.batches():
             pixels = subject.unit(batch.pixels)
@@ -90,14 +91,15 @@ class PatchCorruption(Study[PatchCorruptionOptions]):
             for name, values in confidences.items():
                 values.append(getattr(effect, name))
             for i, place in places_in(batch, places):
-                shown[place] = (as_array(batch.pixels[i]), as_array(in_8_bits(effect.chosen[i])))
+                shown[place] = (as_array(batch.pixels[i]), as_array(in_8_bits(effect.chosen[i])), seen + i)
+            seen += len(batch.ids)
         whole = {name: torch.cat(values) for name, values in confidences.items()}
         numbers: dict[str, Any] = {f"mean_confidence_{name}": float(value.mean()) for name, value in whole.items()}
         numbers |= {"rho": options.rho, "truth": subject.truth, "corruption_network": attack.describe()["corruption_network"]}
         numbers |= {"fit_steps": attack.settings.fit_steps} if options.corruption_model is None else {}
-        clean, chosen = (np.stack(images) for images in zip(*(shown[place] for place in sorted(shown)), strict=True))
-        arrays = {"pictures": clean, "chosen": chosen, **{name: value.numpy() for name, value in whole.items()}}
-        return Finding(DEFINITION, numbers, arrays)
+        clean, chosen, positions = (np.stack(part) for part in zip(*(shown[place] for place in sorted(shown)), strict=True))
+        arrays = {"pictures": clean, "chosen": chosen, "shown": positions}
+        return Finding(DEFINITION, numbers, arrays | {name: value.numpy() for name, value in whole.items()})
 
     def plates(self, findings: Findings, options: PatchCorruptionOptions) -> list[Plate]:
         count = max(len(one.arrays["pictures"]) for one in findings.values())
@@ -105,7 +107,7 @@ class PatchCorruption(Study[PatchCorruptionOptions]):
         for pair, (name, one) in zip(axes.reshape(len(findings), 2, count), findings.items(), strict=True):
             for line, key, told in zip(pair, ("pictures", "chosen"), ("clean", "patches covered"), strict=True):
                 label_row(line[0], name, told)
-                confidences = one.arrays["clean" if key == "pictures" else "spoiled"]
+                confidences = one.arrays["clean" if key == "pictures" else "spoiled"][one.arrays["shown"]]
                 for axis, image, confidence in zip(line, one.arrays[key], confidences, strict=False):
                     axis.imshow(image, interpolation="nearest")
                     axis.set_title(broken(f"confidence {confidence:.0%}", letters_in(axis)), fontsize=8)

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import robustvit as rv
+from robustvit.analysis.options import options_class
 from robustvit.attacks import build_attack
 from robustvit.cli.attack_flags import build_attacks, flags_class
 from robustvit.corruptions.registry import CORRUPTIONS
@@ -98,6 +99,16 @@ def test_the_options_of_a_plug_in_are_flags() -> None:
         build_attacks(["fgsm"], flags)
     with pytest.raises(ValueError, match="stripes has an option --width"):
         flags_class(["width"])
+
+
+@pytest.mark.usefixtures("documented")
+def test_a_study_of_a_plug_in_is_made_with_its_options_and_drawn(tmp_path: Path) -> None:
+    networks = {name: rv.create_model(name, num_classes=10) for name in ("vit_nano", "fan_vit_nano")}
+    options = options_class()(norm_order=1.0)  # type: ignore[call-arg]
+    found = rv.analyze(networks, "scenes-easy:2", ["token-norms"], options, output=tmp_path)
+    assert len(found.findings["token-norms"]["vit_nano"].numbers["norm"]) == 6
+    assert "How large tokens are" in (tmp_path / "analysis.html").read_text()
+    assert (tmp_path / "figures" / "token-norms.svg").exists()
 
 
 def test_a_name_that_the_package_has_is_refused_with_both_owners(site: Path) -> None:

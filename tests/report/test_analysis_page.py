@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
+from PIL import Image
 
 import robustvit as rv
 from robustvit.analysis.analyze import Analysis, analyze
@@ -96,7 +97,7 @@ def test_maps_say_where_their_colours_end_and_what_even_attention_is() -> None:
 
 
 def test_figures_of_many_heads_and_networks_stay_as_wide_as_the_page() -> None:
-    found = {f"deit_base_distilled_patch16_{i}": attention_finding(12) for i in range(6)}
+    found = {f"deit_base_distilled_patch16_{i}": attention_finding(12) for i in range(3)}
     for plate in drawn("attention", found):
         assert plate.figure.get_figwidth() <= WIDEST + 1e-6
 
@@ -147,8 +148,18 @@ def test_every_finding_has_a_figure_and_every_figure_says_how_to_read_it(analysi
     assert all(len(plate.reading) > 30 for group in plates.values() for plate in group)
 
 
+def test_every_figure_is_written_for_screens_and_for_print(written: Path) -> None:
+    figures = sorted(file.name for file in (written.parent / "figures").iterdir())
+    names = [{Path(name).stem for name in figures if name.endswith(kind)} for kind in KINDS]
+    assert names[0] == names[1]
+    assert len(names[0]) >= 15
+    with Image.open(written.parent / "figures" / "stability.png") as image:
+        assert image.width > 1000
+
+
 def test_the_page_needs_nothing_else_and_escapes_names(analysis: Analysis, written: Path) -> None:
     page = written.read_text()
+    assert "http" not in re.sub(r"data:image/png;base64,[\w+/=]+", "", page)
     assert "with <b> in it" not in page
     assert "&lt;b&gt;" in page
     assert not re.search(r'(src|href)="(?!data:|#)', page)

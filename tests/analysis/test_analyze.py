@@ -77,7 +77,7 @@ def test_a_cnn_does_what_needs_no_attention_and_says_so_when_asked_for_more() ->
     found = analyze({"cnn": cnn}, "scenes-easy:2", ["all"], QUICK)
     assert set(found.findings) == {"occlusion", "eigenvalues", "noise-decay", "clusters", "patch-corruption", "bottleneck"}
     assert set(found.left_out) == EVERY - set(found.findings)
-    with pytest.raises(ValueError, match=r"attention of cnn: ResNet has no attention.*supports occlusion, eigenvalues"):
+    with pytest.raises(ValueError, match=r"attention of cnn.*ResNet.*occlusion, eigenvalues"):
         analyze({"cnn": cnn}, "scenes-easy:4", ["attention"], QUICK)
 
 
@@ -136,7 +136,7 @@ def test_a_picture_that_cannot_be_read_is_named_and_the_others_are_used(loose: P
     assert found.findings["stability"]["vit_nano"].numbers["pictures"] == 4
     for file in loose.iterdir():
         file.write_bytes(b"")
-    with pytest.raises(ValueError, match="there are only 0 pictures that can be read"):
+    with pytest.raises(ValueError, match="only 0 "):
         analyze(models, loose, ["clusters"], QUICK)
 
 
@@ -156,16 +156,16 @@ def test_the_pictures_of_class_folders_are_mixed_and_those_of_a_folder_keep_thei
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (dict(corruption="rain"), "there is no corruption 'rain'"),
-        (dict(corruption="gausian_noise"), "did you mean gaussian_noise"),
-        (dict(severity=6), "severity=6 is not possible; give 1 to 5"),
-        (dict(layers=(99,)), "layers=.99.: this network has"),
-        (dict(picture=9), "picture=9: there are only 3 pictures"),
-        (dict(clusters=65), "clusters=65 is not possible; give 2 to 16"),
-        (dict(query=(0.5, 1.5)), "row and column as shares"),
-        (dict(masks=0), "masks=0 is not possible"),
-        (dict(fit_steps=0), "fit_steps=0 is not possible; give at least 1"),
-        (dict(fit_steps=9, corruption_model="runs/afat"), "fit_steps has no effect with a corruption_model"),
+        (dict(corruption="rain"), "'rain'"),
+        (dict(corruption="gausian_noise"), "gausian_noise.*gaussian_noise"),
+        (dict(severity=6), "severity=6.*1 to 5"),
+        (dict(layers=(99,)), r"layers=\[99\]"),
+        (dict(picture=9), "picture=9.* 3 "),
+        (dict(clusters=65), "clusters=65.*2 to 16"),
+        (dict(query=(0.5, 1.5)), r"query=\(0.5, 1.5\)"),
+        (dict(masks=0), "masks=0.* 1"),
+        (dict(fit_steps=0), "fit_steps=0.* 1"),
+        (dict(fit_steps=9, corruption_model="runs/afat"), "fit_steps.*corruption_model"),
     ],
 )
 def test_impossible_settings_are_refused(options: dict[str, Any], told: str) -> None:
@@ -179,9 +179,9 @@ def test_the_options_have_the_defaults_of_the_functions() -> None:
 
 
 def test_unknown_analyses_and_missing_networks_are_refused() -> None:
-    with pytest.raises(ValueError, match="there is no analysis 'stabilty'; did you mean stability"):
+    with pytest.raises(ValueError, match=r"'stabilty'.*stability"):
         analyze({"vit": network("vit_nano")}, "scenes-easy:3", ["stabilty"])
-    with pytest.raises(ValueError, match="there is no network"):
+    with pytest.raises(ValueError, match="fan_vit_nano"):
         analyze({}, "scenes-easy:3")
     with pytest.raises(ValueError, match="limit=0"):
         analyze({"vit": network("vit_nano")}, "scenes-easy:3", limit=0)
@@ -200,7 +200,7 @@ def test_settings_that_cannot_work_leave_nothing_in_the_way(tmp_path: Path) -> N
 def test_all_does_not_hide_that_no_picture_could_be_read(loose: Path, tmp_path: Path) -> None:
     for file in loose.iterdir():
         file.write_bytes(b"")
-    with pytest.raises(ValueError, match="there are only 0 pictures that can be read"):
+    with pytest.raises(ValueError, match="only 0 "):
         analyze({"vit": network("vit_nano")}, loose, ["all"], output=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -209,13 +209,13 @@ def test_a_network_whose_answers_are_not_finite_is_refused() -> None:
     model = network("vit_nano")
     with torch.no_grad():
         model.head.weight.fill_(torch.nan)
-    with pytest.raises(ValueError, match="vit answers picture 0 with numbers that are not finite"):
+    with pytest.raises(ValueError, match=r"vit.* 0 .*NaN"):
         analyze({"vit": model}, "scenes-easy:3", ["occlusion"], QUICK)
 
 
 def test_a_label_that_the_network_has_no_output_for_is_named() -> None:
     pictures = ArraySamples(np.zeros((3, 32, 32, 3), np.uint8), [1, 12, 3], "odd")
-    with pytest.raises(ValueError, match="picture 1 of odd has label 12, but vit has outputs for labels 0 to 9 only"):
+    with pytest.raises(ValueError, match=r" 1 of odd .*12.*vit.*0 to 9"):
         analyze({"vit": network("vit_nano")}, pictures, ["occlusion"], QUICK)
 
 
@@ -237,7 +237,7 @@ def test_what_could_not_be_read_is_known_after_a_resumed_run(loose: Path, tmp_pa
     with pytest.raises(KeyboardInterrupt):
         analyze(models, loose, what, QUICK, output=tmp_path / "other", report=stop)
     (loose / "9.png").rename(loose / "8.png")  # as many pictures, but others
-    with pytest.raises(ValueError, match="unfinished run of other pictures"):
+    with pytest.raises(ValueError, match="other pictures"):
         analyze(models, loose, what, QUICK, output=tmp_path / "other", resume=True)
 
 
@@ -314,23 +314,23 @@ def test_a_batch_that_does_not_fit_memory_is_told_with_its_size(monkeypatch: pyt
         return forward(x)
 
     monkeypatch.setattr(model, "forward", full)
-    with pytest.raises(RuntimeError, match="4 pictures of 32x32 pixels at once do not fit memory; --batch-size"):
+    with pytest.raises(RuntimeError, match=r"4 .*32x32.*--batch-size"):
         analyze({"vit": model}, "scenes-easy:4", ["stability"], QUICK)
     most = 0
-    with pytest.raises(RuntimeError, match="1 picture of 32x32 pixels at once do not fit memory; --img-size"):
+    with pytest.raises(RuntimeError, match=r"1 .*32x32.*--img-size"):
         analyze({"vit": model}, "scenes-easy:4", ["stability"], QUICK)
 
 
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("xcit_nano_12_p16_224", "the attention of XCA is not among the 4 tokens of its block"),
-        ("pvt_v2_b0", "is not among the 64 tokens of its block"),
+        ("xcit_nano_12_p16_224", "XCA.* 4 tokens"),
+        ("pvt_v2_b0", " 64 tokens"),
     ],
 )
 def test_attention_over_channels_or_to_fewer_tokens_is_not_taken_for_attention_among_tokens(name: str, told: str) -> None:
     model = {"odd": timm.create_model(name, num_classes=10)}
-    with pytest.raises(ValueError, match=rf"{told}.*it supports .*eigenvalues"):
+    with pytest.raises(ValueError, match=rf"{told}.*eigenvalues"):
         analyze(model, "scenes-easy:1", ["stability"], QUICK, size=(32, 32))
     found = analyze(model, "scenes-easy:1", ["all"], replace(QUICK, masks=1), size=(32, 32))
     assert {"attention", "stability", "head-diversity", "overfocus"} <= set(found.left_out)
@@ -346,10 +346,10 @@ def test_a_network_whose_patches_are_not_known_stands_beside_one_whose_are() -> 
 
 def test_options_that_concern_no_chosen_analysis_are_named() -> None:
     refused: list[tuple[dict[str, Any], list[str], str]] = [
-        (dict(masks=7), ["stability", "overfocus"], "--masks belongs to occlusion, and the analysis is stability, overfocus"),
-        (dict(corruption="patches", severity=5), ["stability"], "--severity has no effect with --corruption patches"),
-        (dict(rho=0.3), ["stability"], "--rho belongs to --corruption patches"),
-        (dict(noise="input", sigma=2.0), ["all"], "--sigma has no effect with --noise input"),
+        (dict(masks=7), ["stability", "overfocus"], "--masks.*occlusion.*stability, overfocus"),
+        (dict(corruption="patches", severity=5), ["stability"], "--severity.*--corruption patches"),
+        (dict(rho=0.3), ["stability"], "--rho.*--corruption patches.*occlusion, patch-corruption"),
+        (dict(noise="input", sigma=2.0), ["all"], "--sigma.*--noise input"),
     ]
     for options, what, told in refused:
         with pytest.raises(ValueError, match=told):

@@ -135,9 +135,9 @@ def test_noise_can_be_followed_through_a_cnn_and_nothing_else_is_asked_of_it() -
 def test_a_set_without_pictures_is_refused() -> None:
     model = network("vit_nano")
     for analysis in (head_diversity, overfocus, eigenvalue_counts, noise_decay, attention_stability):
-        with pytest.raises(ValueError, match="there are no pictures"):
+        with pytest.raises(ValueError, match="at least one"):
             analysis(model, [])  # type: ignore[operator]
-        with pytest.raises(TypeError, match=r"normalised pictures, float|pairs of a clean and a spoiled batch"):
+        with pytest.raises(TypeError, match=r"\[B, 3, H, W\]|\(clean, spoiled\)"):
             analysis(model, torch.zeros(2, 3, 32, 32, dtype=torch.uint8))  # type: ignore[operator]
 
 
@@ -148,7 +148,5 @@ def test_a_batch_and_a_loader_with_labels_are_taken_as_they_are() -> None:
         torch.testing.assert_close(analysis(model, loader), analysis(model, images), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(eigenvalue_counts(model, loader).significant, eigenvalue_counts(model, images).significant)
     assert attention_stability(model, (images, images)).mean == pytest.approx(1, abs=1e-5)
-    with pytest.raises(
-        ValueError, match=r"clean pictures \[3, 3, 32, 32\] cannot be compared with spoiled ones \[2, 3, 32, 32\]"
-    ):
+    with pytest.raises(ValueError, match=r"\[3, 3, 32, 32\].*\[2, 3, 32, 32\]"):
         attention_stability(model, [(images, images[:2])])

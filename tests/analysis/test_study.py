@@ -14,7 +14,7 @@ import robustvit as rv
 from robustvit.analysis.analyze import analyze
 from robustvit.analysis.drawing import Plate, new_figure
 from robustvit.analysis.finding import Finding
-from robustvit.analysis.options import check_used, options_class
+from robustvit.analysis.options import options_class
 from robustvit.analysis.registry import STUDIES, study_of
 from robustvit.analysis.shared_options import Options
 from robustvit.analysis.study import ANY_NETWORK, Findings, Study
@@ -129,10 +129,3 @@ def test_the_table_in_the_docs_is_that_of_the_studies() -> None:
         flags = ", ".join(f"`--{option.replace('_', '-')}`" for option in study.option_names())
         rows.append(f"| `{name}` | {study.summary} | {needs} | {flags} |")
     assert [line for line in DOCS.read_text().splitlines() if line.startswith("| `") and "`--what`" not in line] == rows
-
-
-def test_an_option_that_changes_nothing_is_named_unless_another_study_uses_it() -> None:
-    options = options_class()
-    with pytest.raises(ValueError, match=r"--rho.*--corruption patches.*occlusion"):
-        check_used(options(rho=0.3), ["stability", "clusters"])  # type: ignore[call-arg]
-    check_used(options(rho=0.3), ["stability", "occlusion"])  # type: ignore[call-arg]

@@ -36,7 +36,7 @@ def test_a_network_without_attention_is_judged_by_its_answers_alone() -> None:
     found = occlusion_study(model, pixels(), torch.tensor([0, 1]), masks=2)
     assert found.cosines is None
     assert found.right.shape == (2, 2)
-    with pytest.raises(ValueError, match="masks=0 is not possible"):
+    with pytest.raises(ValueError, match="masks=0"):
         occlusion_study(model, pixels(), torch.tensor([0, 1]), masks=0)
 
 
@@ -75,7 +75,7 @@ def test_labels_confidence_and_foreground_of_known_tokens() -> None:
 
 
 def test_a_network_without_a_token_head_is_refused() -> None:
-    with pytest.raises(ValueError, match="build it with token_head=True"):
+    with pytest.raises(ValueError, match="token_head=True"):
         token_labels(timm.create_model("resnet10t"), pixels(), torch.tensor([0, 1]))
 
 

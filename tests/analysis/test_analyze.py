@@ -236,7 +236,7 @@ def test_what_could_not_be_read_is_known_after_a_resumed_run(loose: Path, tmp_pa
     (loose / "1.png").unlink()
     with pytest.raises(KeyboardInterrupt):
         analyze(models, loose, what, QUICK, output=tmp_path / "other", report=stop)
-    (loose / "9.png").rename(loose / "8.png")  # as many pictures, but others
+    (loose / "9.png").rename(loose / "8.png")  # as many images, but others
     with pytest.raises(ValueError, match="other pictures"):
         analyze(models, loose, what, QUICK, output=tmp_path / "other", resume=True)
 
@@ -265,7 +265,7 @@ def test_a_picture_with_all_augmentations_depends_on_its_id_and_has_noise_and_an
     assert first.max() <= 1
     assert len(first[0].unique()) > 20  # erased with noise
     three = fully_augmented(model, torch.cat([pixels, pixels[:1]]), ["a", "b", "c"])
-    for i, name in enumerate("abc"):  # alone, a picture has the same colours and the same noise, but no partner
+    for i, name in enumerate("abc"):  # alone, an image has the same colours and the same noise, but no partner
         alone = fully_augmented(model, pixels[i % 2 : i % 2 + 1], [name])
         assert 0.02 < (alone[0] != three[i]).any(0).float().mean() < 1
 
@@ -400,7 +400,7 @@ def test_large_pictures_are_shown_as_maps_of_bounded_size() -> None:
 
 
 def known_from(first: int, count: int, networks: dict[str, Any]) -> tuple[ArraySamples, list[str]]:
-    """Pictures of which the networks know none before `first`, with the ids of those that all of them know."""
+    """Images of which the networks know none before `first`, with the ids of those that all of them know."""
     images, _ = Scenes("test", count, 32, hints=Hints(0.9, 0.9)).tensors()
     with torch.no_grad():
         answers = torch.stack([PixelNetwork(one.eval())(images.float() / 255).argmax(1) for one in networks.values()])
@@ -479,10 +479,10 @@ def test_costs_are_told_from_a_trial_before_the_work_starts() -> None:
 
 
 def test_the_estimate_is_the_line_through_two_trials() -> None:
-    """A clock that counts pictures: a pass takes one second, and every run one more."""
+    """A clock that counts images: a pass takes one second, and every run one more."""
     network = rv.create_model("vit_pico", pretrained=True)
     options = AnalysisOptions(masks=7)
     plan = make_plan({"net": make_subject("net", network, "scenes-easy:10", options)}, ["occlusion"], options)
-    now = iter([0.0, 1 + 1 * 2, 10.0, 10 + 1 + 3 * 4])  # (1 picture, 1 mask), (3 pictures, 3 masks)
+    now = iter([0.0, 1 + 1 * 2, 10.0, 10 + 1 + 3 * 4])  # (1 image, 1 mask), (3 images, 3 masks)
     found = estimated_seconds(plan, clock=lambda: next(now))
     assert found == {"occlusion": pytest.approx(1 + 10 * 8)}

@@ -106,6 +106,6 @@ def test_covering_the_only_patch_that_counts_takes_the_confidence_and_another_on
     sure = torch.tensor(10.0).sigmoid()
     torch.testing.assert_close(effect.clean, sure.expand(3))
     torch.testing.assert_close(effect.spoiled, torch.full((3,), 0.5))  # black says nothing
-    torch.testing.assert_close(effect.by_chance, sure.expand(3))  # another patch of these three pictures
+    torch.testing.assert_close(effect.by_chance, sure.expand(3))  # another patch of these three images
     assert (effect.chosen[:, :, :4, :4] == 0).all()
     assert (effect.chosen[:, :, 4:] == 1).all()

@@ -78,7 +78,7 @@ def test_a_cnn_is_analysed_at_a_size_of_your_own_beside_a_transformer(
     assert main(["analyze", *networks, *what, "--output", str(tmp_path / "out")]) == 0
     told = capsys.readouterr()
     assert "adjusted rand index, last chosen block" in told.out
-    assert "2 pictures are smaller" not in told.err  # generated at that size
+    assert "2 images are smaller" not in told.err  # generated at that size
     assert "untrained" in told.err
     facts = json.loads((tmp_path / "out" / "analysis.json").read_text())["networks"]
     assert [network["is_untrained"] for network in facts.values()] == [True, True]

@@ -1,4 +1,4 @@
-"""`analyze`: any analyses of one or several networks on the same pictures -> `Analysis`, with files and figures."""
+"""`analyze`: any analyses of one or several networks on the same images -> `Analysis`, with files and figures."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def analyze(
 
     Args:
         models: name -> classifier; left as it was.
-        images: a picture, a folder of pictures or of class folders, or what else `open_samples` takes.
+        images: an image, a folder of images or of class folders, or what else `open_samples` takes.
         what: of `STUDIES`, or "all": then what a network cannot do is left out, with the reason.
-        options: of the analyses.
-        limit: look only at the first so many pictures.
+        options: of all studies, `AnalysisOptions`; each uses those that concern it.
+        limit: look only at the first so many images.
         size: (H, W) of the input, other than the networks' own.
         class_map: class name -> output, where they are not in the same order.
         ignore_orientation: take pixels as they are stored, whatever the EXIF tag of cameras says.
@@ -69,8 +69,8 @@ def analyze(
             replaced; this very one is.
         resume: go on with what is in `output`. An analysis that is finished there is not repeated; a page or figures that are
             missing are drawn again.
-        report: told about progress.
-        estimated: told the seconds that each analysis will take, before the work starts; that takes a short trial of each.
+        report: called with the progress.
+        estimated: called with the seconds that each study will take, before the work starts; that takes a short trial of each.
 
     Raises:
         ValueError: an unknown analysis, or one that a network does not support; an unfinished run in `output`

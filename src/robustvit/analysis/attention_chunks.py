@@ -33,7 +33,7 @@ def observe(model: nn.Module) -> Iterator[Tape]:
 
 
 def check_attention(model: nn.Module, size: tuple[int, int]) -> None:
-    """Raises NothingRecordedError where the maps of a network cannot be read, as an empty picture of `size` shows."""
+    """Raises NothingRecordedError where the maps of a network cannot be read, as an empty image of `size` shows."""
     parameter = next(model.parameters())
     with observe(model):
         model(parameter.new_zeros(1, 3, *size))

@@ -1,4 +1,4 @@
-"""Attention as pictures: whole maps, heads, layers, and what one query sees (TAP Fig. 1, 3, 4, I to IV; AFAT Fig. 1, 3, 8)."""
+"""Attention as images: whole maps, heads, layers, and what one query sees (TAP Fig. 1, 3, 4, I to IV; AFAT Fig. 1, 3, 8)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["MOST_SHOWN", "AttentionMaps", "attention_maps", "block_positions", "
 
 ROWS = 256
 MOST_SHOWN = 256
-"""Rows of a map as a picture; of more tokens, squares of entries are averaged."""
+"""Rows of a map as an image; of more tokens, squares of entries are averaged."""
 DEFINITION = (
     "attention after softmax, mean over heads unless per head, rows are queries, prefix tokens left out (Swin: mean over "
     f"windows); maps of more than {MOST_SHOWN} tokens are averaged in squares; "
@@ -26,13 +26,13 @@ DEFINITION = (
 
 @dataclass(frozen=True)
 class AttentionMaps:
-    """Of one picture; n is the number of tokens N, or of squares of them where there are more than `MOST_SHOWN`.
+    """Of one image; n is the number of tokens N, or of squares of them where there are more than `MOST_SHOWN`.
 
     Attributes:
         layer_maps: per chosen layer [n, n], the mean over heads (Swin: and over windows).
         head_maps: [heads, n, n] of the last chosen layer.
         query_maps: per chosen layer [Hp, Wp], what the query sees, the mean over heads.
-        query: (row, column) of the query, as a share of the picture.
+        query: (row, column) of the query, as a share of the image.
         layers: the chosen layers.
     """
 
@@ -46,13 +46,13 @@ class AttentionMaps:
 def attention_maps(
     model: nn.Module, image: Tensor, *, layers: Sequence[int] = (-1,), query: tuple[float, float] = (0.5, 0.5)
 ) -> AttentionMaps:
-    """The attention of one picture, a few rows of the maps at a time.
+    """The attention of one image, a few rows of the maps at a time.
 
     Args:
         model: a network with attention.
         image: normalised [3, H, W].
         layers: indices of blocks; -1 is the last one with attention among tokens.
-        query: (row, column) of the pixel that asks, as a share of the picture; (0.5, 0.5) is the middle.
+        query: (row, column) of the pixel that asks, as a share of the image; (0.5, 0.5) is the middle.
     """
     with observe(model) as tape:
         model(image[None])
@@ -75,7 +75,7 @@ def block_positions(layers: Sequence[int], count: int) -> tuple[int, ...]:
 
 
 def _shown_map(tape: Tape, layer: int) -> Tensor:
-    """[heads, n, n] of the only picture, the mean over windows, as a picture of at most `MOST_SHOWN` rows."""
+    """[heads, n, n] of the only image, the mean over windows, as an image of at most `MOST_SHOWN` rows."""
     windows = tape.windows[layer]
     N = tape.grids[layer][0] * tape.grids[layer][1] if windows is None else windows.shape[1]
     side = -(-N // MOST_SHOWN)
@@ -90,9 +90,9 @@ def query_map(tape: Tape, layer: int, query: tuple[float, float]) -> Tensor:
     """[Hp, Wp]: the row of the token at `query`, the mean over heads; outside its window nothing is seen.
 
     Args:
-        tape: from `observe`, of one picture.
+        tape: from `observe`, of one image.
         layer: index of the block.
-        query: (row, column) as a share of the picture.
+        query: (row, column) as a share of the image.
     """
     H, W = tape.grids[layer]
     token = min(int(query[0] * H), H - 1) * W + min(int(query[1] * W), W - 1)

@@ -1,4 +1,4 @@
-"""Does a network look at the same things when the picture is spoiled? (TAP Fig. 1 and 5, AFAT Fig. 4)"""
+"""Does a network look at the same things when the image is spoiled? (TAP Fig. 1 and 5, AFAT Fig. 4)"""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def attention_cosines(clean: Tape, spoiled: Tape, pictures: int, *, rows: int | 
     """`cos(vec A_clean[l, h], vec A_spoiled[l, h])`: per layer [B, heads], the mean over windows.
 
     Args:
-        clean, spoiled: from `observe`, of the same pictures.
+        clean, spoiled: from `observe`, of the same images.
         pictures: B.
         rows: of the maps that exist at a time.
     """
@@ -59,8 +59,8 @@ class Stability:
     """What `attention_stability` found.
 
     Attributes:
-        of_pictures: float [pictures], the mean over layers and heads.
-        of_layers: per layer [heads], the mean over pictures.
+        of_pictures: float [images], the mean over layers and heads.
+        of_layers: per layer [heads], the mean over images.
     """
 
     of_pictures: Tensor
@@ -72,21 +72,21 @@ class Stability:
 
     @property
     def worst(self) -> float:
-        """The mean of the worst 5 % of the pictures, rounded up."""
+        """The mean of the worst 5 % of the images, rounded up."""
         count = math.ceil(0.05 * len(self.of_pictures))
         return float(self.of_pictures.sort().values[:count].mean())
 
 
 def attention_stability(model: nn.Module, pairs: Iterable[tuple[Tensor, Tensor]], *, rows: int | None = None) -> Stability:
-    """Attention stability over a data set, in constant memory.
+    """Attention stability over a dataset, in constant memory.
 
     Args:
         model: a network with attention; evaluated as it is, and left so.
-        pairs: (clean, spoiled) pictures [B, 3, H, W], normalised: one pair of batches, or many.
+        pairs: (clean, spoiled) images [B, 3, H, W], normalised: one pair of batches, or many.
         rows: see `attention_cosines`.
 
     Raises:
-        ValueError: there are no pictures.
+        ValueError: there are no images.
     """
     of_pictures: list[Tensor] = []
     sums: list[Tensor] = []

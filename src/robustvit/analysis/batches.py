@@ -1,4 +1,4 @@
-"""What analyses take as pictures: one batch, a loader, or any iterable of batches."""
+"""What analyses take as images: one batch, a loader, or any iterable of batches."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torch import Tensor
 __all__ = ["Ids", "Images", "image_batches", "image_pairs", "keyed_batches"]
 
 Images = Tensor | Iterable[Any]
-"""A batch of normalised pictures [B, 3, H, W], or batches of them; of (pictures, labels), as loaders give them, the labels
+"""A batch of normalised images [B, 3, H, W], or batches of them; of (images, labels), as loaders give them, the labels
 are left out."""
 Ids = Sequence[int | str]
 
 
 def image_batches(images: Images) -> Iterator[Tensor]:
-    """Batches [B, 3, H, W] that have pictures.
+    """Batches [B, 3, H, W] that have images.
 
     Raises:
         ValueError: there are none.
@@ -31,11 +31,11 @@ def image_batches(images: Images) -> Iterator[Tensor]:
             found = True
             yield pixels
     if not found:
-        raise ValueError("there are no pictures to look at; give at least one batch")
+        raise ValueError("there are no images to look at; give at least one batch")
 
 
 def image_pairs(pairs: Iterable[Any]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Batches of (clean, spoiled), of as many pictures of one size; one such pair of batches is taken as well.
+    """Batches of (clean, spoiled), of as many images of one size; one such pair of batches is taken as well.
 
     Raises:
         ValueError: there are none, or the two do not fit each other.
@@ -51,18 +51,18 @@ def image_pairs(pairs: Iterable[Any]) -> Iterator[tuple[Tensor, Tensor]]:
         _check(spoiled)
         if clean.shape != spoiled.shape:
             raise ValueError(
-                f"clean pictures {list(clean.shape)} cannot be compared with spoiled ones {list(spoiled.shape)}; give the "
-                "same pictures, at the same size"
+                f"clean images {list(clean.shape)} cannot be compared with spoiled ones {list(spoiled.shape)}; give the "
+                "same images, at the same size"
             )
         if len(clean):
             found = True
             yield clean, spoiled
     if not found:
-        raise ValueError("there are no pictures to compare; give at least one pair of a clean and a spoiled batch")
+        raise ValueError("there are no images to compare; give at least one pair of a clean and a spoiled batch")
 
 
 def keyed_batches(images: Images) -> Iterator[tuple[Ids, Tensor]]:
-    """Batches with the ids of their pictures: those given, as in (ids, pictures), else their places in the whole.
+    """Batches with the ids of their images: those given, as in (ids, images), else their places in the whole.
 
     Raises: as `image_batches`.
     """
@@ -74,13 +74,13 @@ def keyed_batches(images: Images) -> Iterator[tuple[Ids, Tensor]]:
             yield (batch[0] if has_ids else range(count, count + len(pixels))), pixels
             count += len(pixels)
     if not count:
-        raise ValueError("there are no pictures to look at; give at least one batch")
+        raise ValueError("there are no images to look at; give at least one batch")
 
 
 def _check(pixels: Any) -> None:
     if not isinstance(pixels, Tensor) or pixels.ndim != 4 or not pixels.is_floating_point():
         raise TypeError(
-            f"analyses take normalised pictures, float [B, 3, H, W], or a loader of them, not {_kind(pixels)}; normalise them "
+            f"analyses take normalised images, float [B, 3, H, W], or a loader of them, not {_kind(pixels)}; normalise them "
             "as the network wants it (`PixelNetwork(model).normalise` does from pixels in 0 .. 1)"
         )
 

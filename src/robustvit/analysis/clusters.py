@@ -30,7 +30,7 @@ DEFINITION = (
 
 @dataclass(frozen=True)
 class Clustering:
-    """The groups of one picture.
+    """The groups of one image.
 
     Attributes:
         labels: int [Hp, Wp], 0 .. k - 1, the largest group first.
@@ -46,7 +46,7 @@ class Clustering:
 
 
 def cluster_tokens(tokens: Tensor, grid: tuple[int, int], k: int | None = None, *, seed: int = 0) -> Clustering:
-    """Groups the tokens [N, C] of one picture.
+    """Groups the tokens [N, C] of one image.
 
     Args:
         tokens: image tokens of a block, row-major on `grid`.
@@ -60,7 +60,7 @@ def cluster_tokens(tokens: Tensor, grid: tuple[int, int], k: int | None = None, 
     """
     N = len(tokens)
     if max(k or 2, 2) > N:
-        raise ValueError(f"{N} tokens cannot be divided into {k or 2} groups; use a larger picture or an earlier block")
+        raise ValueError(f"{N} tokens cannot be divided into {k or 2} groups; use a larger image or an earlier block")
     z = tokens.double().softmax(-1)
     degree = z @ z.sum(0)  # the row sums of S = z z^T
     values, vectors = _spectrum(z * degree.rsqrt()[:, None], max(k or 0, min(MOST_CLUSTERS + 1, N)))
@@ -90,7 +90,7 @@ def _spectrum(Y: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def clusters_of(model: nn.Module, images: Tensor, *, layer: int = -2, k: int | None = None, seed: int = 0) -> list[Clustering]:
-    """The groups of every picture of a batch.
+    """The groups of every image of a batch.
 
     Args:
         model: a network with attention, or a CNN of residual blocks, whose positions are the tokens.
@@ -105,7 +105,7 @@ def clusters_of(model: nn.Module, images: Tensor, *, layer: int = -2, k: int | N
 
 
 def clusters_in(block: BlockTokens, k: int | None = None, *, seed: int = 0) -> list[Clustering]:
-    """The groups of every picture in what came out of a block; arguments as in `cluster_tokens`."""
+    """The groups of every image in what came out of a block; arguments as in `cluster_tokens`."""
     return [cluster_tokens(z, block.grid, k, seed=seed) for z in block.tokens.cpu()]
 
 

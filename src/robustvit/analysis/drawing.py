@@ -252,7 +252,7 @@ def number(value: Any) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """ "1 picture", "2 pictures"."""
+    """ "1 image", "2 images"."""
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 

@@ -28,7 +28,7 @@ LEAST_IN_SINGLE = 1e-3
 
 @dataclass(frozen=True)
 class EigenvalueCounts:
-    """Per block, the mean over pictures.
+    """Per block, the mean over images.
 
     Attributes:
         significant: [L], eigenvalues of S above epsilon times the largest.
@@ -119,11 +119,11 @@ def _shifted(matrices: Tensor, shift: Tensor) -> Tensor:
 
 
 def eigenvalue_counts(model: nn.Module, batches: Images, epsilon: float = EPSILON) -> EigenvalueCounts:
-    """Over a data set.
+    """Over a dataset.
 
     Args:
         model: a network with attention, or a CNN of residual blocks, whose positions are the tokens.
-        batches: normalised pictures [B, 3, H, W]: a batch, or a loader.
+        batches: normalised images [B, 3, H, W]: a batch, or a loader.
         epsilon: see `significant_eigenvalues`.
     """
     total, tokens, count = torch.zeros(()), torch.zeros(()), 0

@@ -1,4 +1,4 @@
-"""Pictures as a student of STL sees them: RandAugment, CutMix and random erasing (STL Fig. 4)."""
+"""Images as a student of STL sees them: RandAugment, CutMix and random erasing (STL Fig. 4)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ MIXING = AugmentConfig(cutmix=1.0, mix_prob=1.0)
 
 
 def fully_augmented(model: PixelNetwork, pixels: Tensor, ids: Sequence[str], seed: int = 0) -> Tensor:
-    """float [B, 3, H, W] in 0 .. 1: every picture with RandAugment, CutMix with its partner, and erasing.
+    """float [B, 3, H, W] in 0 .. 1: every image with RandAugment, CutMix with its partner, and erasing.
 
     Args:
         model: gives the normalisation, in whose units the noise of erasing is.
         pixels: uint8 [B, 3, H, W]; partners are the first and the last, and so on, of the middle one of an odd number the
-            first. A single picture has none, and goes without CutMix.
-        ids: one a picture; what RandAugment and erasing do depends on (seed, id) alone.
+            first. A single image has none, and goes without CutMix.
+        ids: one per image; what RandAugment and erasing do depends on (seed, id) alone.
         seed: of all draws.
     """
     H, W = pixels.shape[-2:]

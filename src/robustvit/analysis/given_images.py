@@ -18,7 +18,7 @@ __all__ = ["MixedSamples", "pictures_at"]
 
 
 class MixedSamples:
-    """The pictures of a set in an order drawn by the seed, so that the first ones are of many classes.
+    """The images of a set in an order drawn by the seed, so that the first ones are of many classes.
 
     Args:
         pictures: a set with `at`.
@@ -39,7 +39,7 @@ class MixedSamples:
         return self.pictures.at(self.order[i])
 
     def add_to(self, digest: Digest, positions: Sequence[int] | None = None) -> None:
-        """The pictures in their order."""
+        """The images in their order."""
         places = self.order if positions is None else [self.order[i] for i in positions]
         digest.add_array(np.asarray(places, np.int64))
         add_samples(digest, self.pictures, places)
@@ -48,13 +48,13 @@ class MixedSamples:
 def pictures_at(
     images: Any, size: tuple[int, int], limit: int | None = None, seed: int = 0, *, ignore_orientation: bool = False
 ) -> SampleSet:
-    """The pictures of a file, of a folder, or of whatever `open_samples` takes; the first `limit` of them.
+    """The images of a file, of a folder, or of whatever `open_samples` takes; the first `limit` of them.
 
-    Files without labels and generated pictures keep their order; those of class folders and archives are mixed.
+    Files without labels and generated images keep their order; those of class folders and archives are mixed.
 
     Args:
-        images: a picture, a folder of pictures, or what `open_samples` takes; a set of pictures is taken as it is.
-        size: (H, W) of the pictures of the embedded data set.
+        images: an image, a folder of images, or what `open_samples` takes; a set of images is taken as it is.
+        size: (H, W) of the images of the embedded dataset.
         limit: how many.
         seed: of the mixing.
         ignore_orientation: see `read_picture`.
@@ -72,11 +72,11 @@ def pictures_at(
             found = found if keeps_order else MixedSamples(found, seed)
     assert found is not None
     if len(found) == 0:
-        raise LayoutError(f"{found.name} has no pictures")
+        raise LayoutError(f"{found.name} has no images")
     return found if limit is None or limit >= len(found) else SomeSamples(found, range(limit))
 
 
 def _check_folder(path: Path) -> None:
     if path.is_dir() and not any(file.suffix.lower() in PICTURE_SUFFIXES for file in path.rglob("*")):
         kinds = ", ".join(sorted(PICTURE_SUFFIXES))
-        raise LayoutError(f"{path} has no pictures ({kinds}); give a picture, a folder of pictures or one of class folders")
+        raise LayoutError(f"{path} has no images ({kinds}); give an image, a folder of images or one of class folders")

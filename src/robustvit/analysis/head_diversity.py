@@ -48,11 +48,11 @@ def _gram_of(tape: Tape, layer: int, pictures: int, rows: int | None, dtype: tor
 
 
 def head_diversity(model: nn.Module, batches: Images, *, rows: int | None = None) -> Tensor:
-    """[L]: `head_similarity` over a data set, the mean over pictures.
+    """[L]: `head_similarity` over a dataset, the mean over images.
 
     Args:
         model: a network with attention.
-        batches: normalised pictures [B, 3, H, W]: a batch, or a loader.
+        batches: normalised images [B, 3, H, W]: a batch, or a loader.
         rows: see `head_similarity`.
     """
     total, count = torch.zeros(()), 0

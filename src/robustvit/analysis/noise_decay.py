@@ -30,14 +30,14 @@ def noise_decay(
     sigma: float = 1.0,
     seed: int = 0,
 ) -> Tensor:
-    """[L]: the strength of noise after every block, the mean over pictures.
+    """[L]: the strength of noise after every block, the mean over images.
 
     Args:
         model: a network with attention, or a CNN of residual blocks.
-        batches: normalised pictures [B, 3, H, W]: a batch, a loader, or pairs of ids and pictures.
+        batches: normalised images [B, 3, H, W]: a batch, a loader, or pairs of ids and images.
         kind: of `DEFINITIONS`.
         sigma: standard deviation of the noise of "perturbation".
-        seed: of the noise; that of a picture depends on (seed, its id) alone, which is its place where none is given.
+        seed: of the noise; that of an image depends on (seed, its id) alone, which is its place where none is given.
     """
     if kind not in get_args(NoiseKind):
         raise ValueError(f"kind={kind!r} is not known; choose one of {', '.join(get_args(NoiseKind))}")

@@ -32,7 +32,7 @@ class Occlusion:
     Attributes:
         right: bool [masks, B], whether the answer is right.
         cosines: float [masks, B], of the attention; None for a network without.
-        clean_right: bool [B], whether the answer to the clean picture is right.
+        clean_right: bool [B], whether the answer to the clean image is right.
     """
 
     right: Tensor
@@ -56,15 +56,15 @@ def occlusion_study(
     sample_ids: Sequence[int | str] | None = None,
     rows: int | None = None,
 ) -> Occlusion:
-    """Covers every picture with `masks` random masks.
+    """Covers every image with `masks` random masks.
 
     Args:
         model: pixels in 0 .. 1 -> logits; left as it was.
         images: float [B, 3, H, W] in 0 .. 1.
         labels: int64 [B].
-        masks: how many; the paper has 100, and 1000 for single pictures.
+        masks: how many; the paper has 100, and 1000 for single images.
         settings: share, size and noise of the patches.
-        seed, sample_ids: the masks of a picture depend on (seed, its id) alone.
+        seed, sample_ids: the masks of an image depend on (seed, its id) alone.
         rows: of the attention maps that exist at a time.
     """
     if masks < 1:

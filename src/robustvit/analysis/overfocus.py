@@ -24,7 +24,7 @@ DEFINITION = (
 
 @dataclass(frozen=True)
 class Overfocus:
-    """One value a layer [L], the mean over pictures (Swin: over windows first); of one batch [L, B].
+    """One value per layer [L], the mean over images (Swin: over windows first); of one batch [L, B].
 
     Attributes:
         top_share: share of all attention that the most attended tokens get.
@@ -71,11 +71,11 @@ def _scaled(rows: Tensor) -> Tensor:
 
 
 def overfocus(model: nn.Module, batches: Images, *, rows: int | None = None) -> Overfocus:
-    """[L] each, over a data set.
+    """[L] each, over a dataset.
 
     Args:
         model: a network with attention.
-        batches: normalised pictures [B, 3, H, W]: a batch, or a loader.
+        batches: normalised images [B, 3, H, W]: a batch, or a loader.
         rows: see `overfocus_of`.
     """
     sums = [torch.zeros(())] * 4

@@ -56,7 +56,7 @@ def patch_effect(
         labels: int64 [B], the true classes.
         scorer: from `fit_scorer` or `load_scorer`.
         settings: share, size and noise of the patches.
-        seed, sample_ids: noise and random patches of a picture depend on (seed, its id) alone.
+        seed, sample_ids: noise and random patches of an image depend on (seed, its id) alone.
     """
     options = dict(seed=seed, sample_ids=sample_ids)
     chosen = cover_adversarial(model, images, labels, scorer, settings, **options)  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ class Options:
     """What every study has.
 
     Attributes:
-        batch_size: pictures at once.
+        batch_size: images at once.
         seed: of everything random.
     """
 
@@ -75,7 +75,7 @@ class Spoiling(Covering):
     """Of studies that compare clean images with corrupted ones.
 
     Attributes:
-        corruption: what clean pictures are compared with: a name such as gaussian_noise (by default), motion_blur, fog or
+        corruption: what clean images are compared with: a name such as gaussian_noise (by default), motion_blur, fog or
             jpeg_compression (`robustvit corrupt --help`), or patches (a tenth covered with noise).
         severity: of the corruption, 1 to 5.
     """
@@ -141,7 +141,7 @@ class Showing(Options):
     """Of studies whose figures show several images.
 
     Attributes:
-        shown: pictures in the figures that show pictures: the first ones that all networks answer rightly.
+        shown: images in the figures that show images: the first ones that all networks answer rightly.
     """
 
     shown: int = SHOWN

@@ -33,7 +33,7 @@ class SpoilingStudy(Study[SpoilingOptions]):
         H, W = subject.protocol.size
         if min(H, W) < SMALLEST and not options.covers_patches:
             raise ValueError(
-                f"corruptions need pictures of at least {SMALLEST}x{SMALLEST} pixels, and {subject.name} takes {H}x{W}; give "
+                f"corruptions need images of at least {SMALLEST}x{SMALLEST} pixels, and {subject.name} takes {H}x{W}; give "
                 "--corruption patches, or a larger --img-size"
             )
 

@@ -123,7 +123,7 @@ class Subject:
         return next(self.network.parameters()).dtype
 
     def batches(self, most: int | None = None) -> Iterator[Batch]:
-        """The pictures that can be read, at most `most` of them.
+        """The images that can be read, at most `most` of them.
 
         Raises:
             ValueError: none of them can.
@@ -135,7 +135,7 @@ class Subject:
             done += len(group)
             self.tell(done, total)
         if not done:
-            raise ValueError(f"no picture of {self.pictures.name} could be read{self._example_of_skipped()}")
+            raise ValueError(f"no image of {self.pictures.name} could be read{self._example_of_skipped()}")
 
     def tell(self, done: int, total: int) -> None:
         """Reports progress, and stops where somebody wants that."""
@@ -144,20 +144,20 @@ class Subject:
             self.progress(done, total)
 
     def only(self, position: int | None = None) -> Batch:
-        """One picture as a batch: the first one that figures show, or that at this position among those that can be read."""
+        """One image as a batch: the first one that figures show, or that at this position among those that can be read."""
         if position is None and self.shown:
             return self.named(self.shown[:1])
         position = position or 0
         group = list(islice(self._readable(), position, position + 1))
         if not group:
             raise ValueError(
-                f"picture={position}: there are only {len(self.pictures) - len(self.skipped)} pictures that can be read; the "
+                f"picture={position}: there are only {len(self.pictures) - len(self.skipped)} images that can be read; the "
                 f"first one is 0{self._example_of_skipped()}"
             )
         return self._batch(group)
 
     def named(self, ids: Sequence[str]) -> Batch:
-        """The pictures with these ids as a batch, in this order."""
+        """The images with these ids as a batch, in this order."""
         found: dict[str, tuple[Sample, Tensor]] = {}
         wanted = set(ids)
         for picture in self.pictures:
@@ -186,17 +186,17 @@ class Subject:
         return pixels.to(self.device).float() / 255
 
     def try_out(self) -> None:
-        """Runs one picture through the network.
+        """Runs one image through the network.
 
         Raises:
-            ValueError: no picture can be read, or the answer is not finite.
+            ValueError: no image can be read, or the answer is not finite.
         """
         batch = self.only()
         with evaluation_mode(self.network):
             logits = self.pixel_network(self.unit(batch.pixels))
         if not logits.isfinite().all():
             raise ValueError(
-                f"{self.name} answers picture {batch.ids[0]} with numbers that are not finite (NaN or infinity), so that "
+                f"{self.name} answers image {batch.ids[0]} with numbers that are not finite (NaN or infinity), so that "
                 "nothing can be found out about it; are these the weights that you mean?"
             )
 
@@ -235,8 +235,8 @@ class Subject:
         assert self.targets is not None
         if not 0 <= picture.target() < len(self.targets):
             raise ClassMismatchError(
-                f"picture {picture.id} of {self.pictures.name} has label {picture.target()}, but {self.name} has outputs for "
-                f"labels 0 to {len(self.targets) - 1} only; is this the network for these pictures?"
+                f"image {picture.id} of {self.pictures.name} has label {picture.target()}, but {self.name} has outputs for "
+                f"labels 0 to {len(self.targets) - 1} only; is this the network for these images?"
             )
         return self.targets[picture.target()]
 
@@ -259,13 +259,13 @@ def make_subject(
         network: any classifier.
         images: see `pictures_at`.
         options: their seed orders the images, and their batch size divides them.
-        limit: look only at the first so many pictures.
+        limit: look only at the first so many images.
         size: (H, W) of the input, other than the network's own.
         class_map: class name -> output.
         ignore_orientation: see `read_picture`.
 
     Raises:
-        ValueError: there are no pictures, or a class map does not fit.
+        ValueError: there are no images, or a class map does not fit.
     """
     protocol = replace(protocol_of("model", network, size), ignore_orientation=ignore_orientation)
     pictures = pictures_at(images, protocol.size, limit, options.seed, ignore_orientation=ignore_orientation)

@@ -30,8 +30,8 @@ class TokenLabels:
     Attributes:
         labels: int64, the best class of each token.
         confidences: its softmax.
-        foreground: bool, where the label is the picture's own.
-        drawn_foreground: bool, where one Gumbel draw is the picture's own.
+        foreground: bool, where the label is the image's own.
+        drawn_foreground: bool, where one Gumbel draw is the image's own.
     """
 
     labels: Tensor
@@ -52,8 +52,8 @@ def token_labels(
     Args:
         model: a network with a token head (`token_head=True`); left as it was.
         images: normalised [B, 3, H, W].
-        labels: int64 [B], of the pictures.
-        seed, sample_ids: the Gumbel draw of a picture depends on (seed, its id) alone; ids are 0, 1, ... by default.
+        labels: int64 [B], of the images.
+        seed, sample_ids: the Gumbel draw of an image depends on (seed, its id) alone; ids are 0, 1, ... by default.
 
     Raises:
         ValueError: the network has no token head.

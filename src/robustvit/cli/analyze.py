@@ -47,16 +47,16 @@ def analyze(
 ) -> None:
     """Look inside networks: every figure of the papers, for one network or several side by side.
 
-    Without arguments: all analyses of the networks that come with the package, on generated pictures.
+    Without arguments: all analyses of the networks that come with the package, on generated images.
 
     Args:
         models: as in `robustvit eval`: NAME, NAME=FILE, FILE, hf-hub:ID or local-dir:FOLDER.
         name: short names for the networks, in order, for tables and reports; by default what was typed.
-        images: a picture, a folder of pictures or of class folders, a .tar file, scenes, ...
+        images: an image, a folder of images or of class folders, a .tar file, scenes, ...
         what: see `WHAT`.
         output: folder for analysis.html, analysis.json, arrays.npz and figures/.
         resume: go on with an interrupted run in the output folder; a finished one is shown again.
-        limit: look only at so many pictures, of class folders drawn by the seed.
+        limit: look only at so many images, of class folders drawn by the seed.
         img_size: height and width of the input; by default the network's. FAN's clusters are shown at 448 448.
         class_map: JSON file from class names to outputs, where they are not in the same order.
         ignore_orientation: take pixels as they are stored, whatever the EXIF tag of cameras says.
@@ -149,13 +149,13 @@ def _note_images(name: str, facts: Mapping[str, Any]) -> None:
     """What a reader must know about the images that a network saw."""
     if facts["enlarged"]:
         size = f"{facts['input'][0]}x{facts['input'][1]}"
-        note(f"{_pictures(facts['enlarged'])} smaller than the input of {name} ({size}), and enlarged")
+        note(f"{_images(facts['enlarged'])} smaller than the input of {name} ({size}), and enlarged")
     if facts["skipped"]:
-        note(f"{_pictures(len(facts['skipped']))} left out, which could not be read for {name}; analysis.json names them")
+        note(f"{_images(len(facts['skipped']))} left out, which could not be read for {name}; analysis.json names them")
 
 
-def _pictures(count: int) -> str:
-    return "1 picture is" if count == 1 else f"{count} pictures are"
+def _images(count: int) -> str:
+    return "1 image is" if count == 1 else f"{count} images are"
 
 
 def _quoted(found: Mapping[str, Finding], analysis: Analysis) -> list[str]:

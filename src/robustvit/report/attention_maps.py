@@ -1,4 +1,4 @@
-"""Where the tokens of several networks look, on the same picture clean and spoiled, as one figure."""
+"""Where the tokens of several networks look, on the same image clean and spoiled, as one figure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class AttentionRow:
 
     Attributes:
         name: of the network.
-        maps: a map [Hp, Wp] for each picture, in multiples of uniform attention.
+        maps: a map [Hp, Wp] for each image, in multiples of uniform attention.
         remark: below the name.
     """
 
@@ -35,11 +35,11 @@ class AttentionRow:
 def attention_figure(pictures: Sequence[tuple[str, np.ndarray]], rows: Sequence[AttentionRow]) -> tuple[bytes, bytes]:
     """A PNG for light pages and one for dark ones.
 
-    The pictures above, and below them a row of maps for each network, each row on one colour scale from 0.
+    The images above, and below them a row of maps for each network, each row on one colour scale from 0.
 
     Args:
         pictures: (title, uint8 [H, W, 3]).
-        rows: networks with a map for each picture.
+        rows: networks with a map for each image.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

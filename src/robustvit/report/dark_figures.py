@@ -1,4 +1,4 @@
-"""The same figure for pages that are dark: paper, letters and lines change, pictures and maps stay as they are."""
+"""The same figure for pages that are dark: paper, letters and lines change, images and maps stay as they are."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ class AttentionOptions(Layered, Spoiling):
     """Whose attention is shown.
 
     Attributes:
-        picture: position of the picture whose attention is shown; by default the first one that all networks answer rightly.
-        query: (row, column) of the pixel whose attention is shown, as a share of the picture.
+        picture: position of the image whose attention is shown; by default the first one that all networks answer rightly.
+        query: (row, column) of the pixel whose attention is shown, as a share of the image.
     """
 
     picture: int | None = None

@@ -44,7 +44,7 @@ class OcclusionOptions(Covering):
     """The masks.
 
     Attributes:
-        masks: random masks of a picture in the occlusion study.
+        masks: random masks of an image in the occlusion study.
     """
 
     masks: int = 100

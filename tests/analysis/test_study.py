@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,15 +102,25 @@ def test_a_new_study_is_on_the_command_line_with_its_options(tmp_path: Path, cap
         importlib.reload(command)
 
 
-def test_two_studies_that_differ_about_an_option_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    @dataclass(frozen=True)
-    class Other(Options):
-        masks: int = 7
+@dataclass(frozen=True)
+class OtherMasks(Options):
+    masks: int = 7
 
-    other = type("OtherStudy", (Brightness,), {"name": "other", "options": Other})
+
+@dataclass(frozen=True)
+class OtherLimit(Options):
+    limit: int = 7
+
+
+def test_an_option_that_means_something_else_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = type("OtherStudy", (Brightness,), {"name": "other", "options": OtherMasks})
     monkeypatch.setitem(STUDIES.own, "other", other)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"occlusion.*other.*masks"):
         options_class()
+    other.options = OtherLimit  # type: ignore[attr-defined]
+    with monkeypatch.context() as context, pytest.raises(ValueError, match="limit"):
+        context.delitem(sys.modules, "robustvit.cli.analyze", raising=False)
+        importlib.import_module("robustvit.cli.analyze")
 
 
 @pytest.mark.parametrize("name", STUDIES)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import re
 from collections.abc import Sequence
 from dataclasses import field, fields, make_dataclass
 from typing import Any, get_type_hints
@@ -11,6 +9,7 @@ from typing import Any, get_type_hints
 from robustvit.analysis.registry import STUDIES, chosen_studies, study_of
 from robustvit.analysis.shared_options import Options
 from robustvit.analysis.study import Study
+from robustvit.runtime.docstrings import attribute_texts
 
 __all__ = ["AnalysisOptions", "check_used", "options_class"]  # noqa: F822 (made when it is asked for)
 
@@ -32,7 +31,7 @@ def options_class() -> type[Options]:
     texts: dict[str, str] = {}
     for name in STUDIES:
         own = STUDIES[name].options
-        hints, texts = get_type_hints(own), {**_descriptions(own), **texts}
+        hints, texts = get_type_hints(own), {**attribute_texts(own), **texts}
         for entry in fields(own):
             known = found.setdefault(entry.name, (hints[entry.name], entry.default, name))
             if known[:2] != (hints[entry.name], entry.default):
@@ -47,7 +46,7 @@ def options_class() -> type[Options]:
         namespace={"__post_init__": _check_all, "__module__": __name__},
         frozen=True,
     )
-    lines = "\n".join(f"    {name}: {texts[name]}" for name in found if name in texts)
+    lines = "\n".join(f"    {name}: {texts[name]}." for name in found if name in texts)
     made.__doc__ = f"Options of all studies; each uses those that concern it.\n\nAttributes:\n{lines}\n"
     return made
 
@@ -55,16 +54,6 @@ def options_class() -> type[Options]:
 def _check_all(options: Options) -> None:
     for name in STUDIES:
         study_of(name).own_options(vars(options))
-
-
-def _descriptions(options: type[Options]) -> dict[str, str]:
-    """Option -> what the docstrings of its class and of the groups say about it."""
-    found: dict[str, str] = {}
-    for base in options.__mro__:
-        attributes = inspect.cleandoc(base.__doc__ or "").partition("Attributes:\n")[2]
-        entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", attributes, re.MULTILINE)
-        found = {**{name: " ".join(text.split()) for name, text in entries}, **found}
-    return found
 
 
 def check_used(options: Options, what: Sequence[str]) -> None:

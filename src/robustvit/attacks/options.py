@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import MISSING, Field, dataclass, field, fields
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from robustvit.runtime.docstrings import attribute_texts
 
 __all__ = ["Option", "grey", "option", "options_of"]
 
@@ -58,7 +58,7 @@ class Option:
 
 def options_of(settings: type[Any]) -> Iterator[Option]:
     """The options of a settings dataclass, whose docstring says what each attribute means."""
-    hints, texts = get_type_hints(settings), _attribute_texts(settings)
+    hints, texts = get_type_hints(settings), attribute_texts(settings)
     for one in fields(settings):
         kind, choices = _kind(hints[one.name])
         is_length = bool(one.metadata.get("is_length"))
@@ -102,14 +102,3 @@ def _length(flag: str, text: str) -> float:
         return float(top) / float(bottom or 1)
     except (ValueError, ZeroDivisionError):
         raise ValueError(f"--{flag} {text} is no number; give one such as 0.0157 or 4/255") from None
-
-
-def _attribute_texts(settings: type[Any]) -> Mapping[str, str]:
-    """Name -> what the docstring says of the attribute, in the class or in one that it inherits from."""
-    texts: dict[str, str] = {}
-    for kind in settings.__mro__:
-        section = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:\n")[2]
-        for names, text in re.findall(r"^    (\w[\w, ]*): (.*(?:\n     +.*)*)", section, re.MULTILINE):
-            for name in names.split(", "):
-                texts.setdefault(name, re.sub(r"\s+", " ", text).rstrip("."))
-    return texts

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -75,6 +77,10 @@ def analyze(
         print_json(json.loads((output / "analysis.json").read_text()))
         return
     _print(analysis, output)
+
+
+if _taken := {field.name for field in fields(AnalysisOptions)} & set(inspect.signature(analyze).parameters):
+    raise ValueError(f"the option {min(_taken)} of a study is one of the command itself; give it another name")
 
 
 def _analysis(

@@ -118,8 +118,8 @@ def test_an_option_that_means_something_else_elsewhere_is_refused(monkeypatch: p
     with pytest.raises(ValueError, match=r"occlusion.*other.*masks"):
         options_class()
     other.options = OtherLimit  # type: ignore[attr-defined]
-    with monkeypatch.context() as context, pytest.raises(ValueError, match="limit"):
-        context.delitem(sys.modules, "robustvit.cli.analyze", raising=False)
+    monkeypatch.delitem(sys.modules, "robustvit.cli.analyze", raising=False)
+    with pytest.raises(ValueError, match="limit"):
         importlib.import_module("robustvit.cli.analyze")
 
 

@@ -94,6 +94,8 @@ class OnePatch(nn.Module):
 class FirstPatch(nn.Module):
     """Chooses the upper left patch: it has the lowest score."""
 
+    grid = (8, 8)
+
     def forward(self, x: Tensor) -> Tensor:
         return torch.arange(64.0, device=x.device).expand(len(x), 64)
 

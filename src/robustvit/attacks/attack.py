@@ -14,14 +14,12 @@ from robustvit.attacks.pixel_network import PixelNetwork, check_pixels
 from robustvit.metrics.measures import Measure, register
 from robustvit.runtime.randomness import keyed_seed
 
-__all__ = ["FIT_BATCH", "FIT_REMEDY", "Attack", "Batches", "SampleIds", "accuracy_measure"]
+__all__ = ["FIT_BATCH", "Attack", "Batches", "SampleIds", "accuracy_measure"]
 
 SampleIds = Sequence[int | str]
 
 FIT_BATCH = 16
 """Images of a step in which an attack learns, whatever the batch size of the evaluation."""
-FIT_REMEDY = "--corruption-model takes a network that is trained already"
-"""What to do where they do not fit memory."""
 
 Batches = Iterator[Tensor]
 """Pixels float [16, 3, H, W] in 0 .. 1, without end."""
@@ -41,6 +39,7 @@ class Attack(ABC):
         settings_class: of `settings`; says in its docstring what each attribute means.
         presets: name -> settings to start from, the first by default; {} for an attack without.
         measures: of its results: `accuracy_measure`, and what else it is measured by.
+        fit_remedy: what to do where the images it learns from (`ready`) do not fit memory.
         settings: of this attack.
     """
 
@@ -51,6 +50,7 @@ class Attack(ABC):
     settings_class: ClassVar[type[Any]]
     presets: ClassVar[Mapping[str, Any]] = {}
     measures: ClassVar[tuple[Measure, ...]]
+    fit_remedy: ClassVar[str] = ""
 
     settings: Any
 

@@ -173,6 +173,7 @@ class AdversarialPatches(Attack):
             order=5,
         ),
     )
+    fit_remedy = "--corruption-model takes a network that is trained already"
 
     settings: ChosenPatchSettings = field(default_factory=ChosenPatchSettings)
     scorer: PatchScorer | None = field(default=None, repr=False, compare=False)

@@ -14,6 +14,7 @@ from robustvit.attacks.pixel_network import PixelNetwork
 from robustvit.attacks.registry import build_attack
 from robustvit.data.protocols import Protocol
 from robustvit.data.samples import Sample, SampleSet, UnreadablePictureError
+from robustvit.runtime.memory import fits_memory
 
 __all__ = ["ATTACK_SUITE", "Attacker", "as_attacks", "size_of_change"]
 
@@ -61,7 +62,11 @@ class Attacker:
             learned: told how many pictures an attack has just learned from.
         """
         if self.ready is None:
-            self.ready = [attack.ready(self.model, self._batches(learned), self.seed) for attack in self.attacks]
+            ready = []
+            for attack in self.attacks:
+                with fits_memory(FIT_BATCH, self.protocol.size, attack.fit_remedy):
+                    ready.append(attack.ready(self.model, self._batches(learned), self.seed))
+            self.ready = ready
         return self.ready
 
     def rows(self, images: Tensor, labels: Sequence[int], ids: Sequence[str], only: str | None = None) -> Iterator[Tensor]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from robustvit.attacks.attack import FIT_BATCH, FIT_REMEDY, Attack
+from robustvit.attacks.attack import Attack
 from robustvit.attacks.pixel_network import PixelNetwork
 from robustvit.corruptions.conditions import (
     CLEAN,
@@ -174,8 +174,7 @@ class MemoryPass(Pass):
             for batch in inputs:
                 assert isinstance(batch, DecodedBatch)
                 if attacker is not None:
-                    with fits_memory(FIT_BATCH, self.protocol.size, FIT_REMEDY):
-                        attacker.prepare(step)
+                    attacker.prepare(step)
                 with fits_memory(len(batch.ids), self.protocol.size):
                     tallied = self._tallied(work, batch, inputs, attacker, step)
                 step(len(batch.skipped) * len(self.cells))

@@ -139,10 +139,8 @@ def _rows(findings: Findings) -> Rows:
 
 def _ready(subject: Subject, options: PatchCorruptionOptions) -> AdversarialPatches:
     """The attack with the corruption network that was trained, or with one that is fitted to this network now."""
-    from robustvit.attacks.attack import FIT_BATCH, FIT_REMEDY
     from robustvit.attacks.chosen_patches import AdversarialPatches
     from robustvit.evaluation.attacking import Attacker
-    from robustvit.runtime.memory import fits_memory
 
     attack = options.attack()
     learned = 0
@@ -153,7 +151,6 @@ def _ready(subject: Subject, options: PatchCorruptionOptions) -> AdversarialPatc
         subject.tell(learned, attack.learns_from)
 
     attacker = Attacker(subject.pixel_network, (attack,), subject.pictures, subject.protocol, options.seed)
-    with fits_memory(FIT_BATCH, subject.protocol.size, FIT_REMEDY):
-        ready = attacker.prepare(tell)[0]
+    ready = attacker.prepare(tell)[0]
     assert isinstance(ready, AdversarialPatches)
     return ready

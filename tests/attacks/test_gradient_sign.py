@@ -133,5 +133,5 @@ def test_a_gradient_that_is_not_finite_is_an_error_and_no_robustness(attack: Any
     network = PixelNetwork(Broken(rv.create_model("vit_nano", num_classes=10)))
     images = torch.rand(2, 3, 32, 32)
     assert network(images).isfinite().all()
-    with pytest.raises(ValueError, match=r"not finite .* for 2 of 2 pictures, although the loss is"):
+    with pytest.raises(ValueError, match=r"for 2 of 2"):
         attack(network, images, torch.tensor([1, 2]))

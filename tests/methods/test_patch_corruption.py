@@ -110,7 +110,7 @@ def test_noise_is_what_it_is_called() -> None:
 def test_sizes_that_do_not_fit_are_explained() -> None:
     with pytest.raises(ValueError, match="patches of 4 pixels do not tile 30x32"):
         PatchScorer((30, 32), 4)
-    with pytest.raises(ValueError, match="scores pictures of 32x32 pixels, got 32x64"):
+    with pytest.raises(ValueError, match="32x32 pixels, got 32x64"):
         PatchScorer((32, 32), 4)(torch.zeros(1, 3, 32, 64))
     wide = PatchScorer((32, 64), 4)(torch.zeros(1, 3, 32, 64))
     assert wide.shape == (1, 128)

@@ -1,6 +1,6 @@
 """AutoAttack: an ensemble of attacks without settings of their own, by the package `pyautoattack` (extra `attack`).
 
-Each attack of the ensemble works on the pictures that withstood those before it. A picture that withstands all of them, or
+Each attack of the ensemble works on the images that withstood those before it. An image that withstands all of them, or
 that was wrong from the start, comes back as it is.
 """
 
@@ -95,14 +95,14 @@ def auto_attack(
     seed: int = 0,
     sample_ids: Sequence[int | str] | None = None,
 ) -> Tensor:
-    """Pictures [B, 3, H, W] within eps that the network gets wrong, where the ensemble found any.
+    """Images [B, 3, H, W] within eps that the network gets wrong, where the ensemble found any.
 
     Args:
         model: left as it was.
         images: float [B, 3, H, W] in 0 .. 1.
         labels: int64 [B], the truth.
         settings: see `AutoAttackSettings`.
-        seed, sample_ids: what happens to a picture depends on (seed, its id) alone, or with `settings.group` on (seed, ids of
+        seed, sample_ids: what happens to an image depends on (seed, its id) alone, or with `settings.group` on (seed, ids of
             its group); ids are 0, 1, ... by default.
 
     Raises:
@@ -195,7 +195,7 @@ class AutoAttack(Attack):
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
         if options.get("norm", "Linf") != "Linf" and "eps" not in options:
-            told = "needs an eps of its own, in pixel units over the whole picture, such as 0.5"
+            told = "needs an eps of its own, in pixel units over the whole image, such as 0.5"
             raise ValueError(f"norm={options['norm']!r} {told}")
         return super().from_options(options)
 

@@ -92,14 +92,14 @@ def pgd(
     seed: int = 0,
     sample_ids: Sequence[int | str] | None = None,
 ) -> Tensor:
-    """Pictures within eps on which the network errs more: untargeted, L_inf, the last iterate.
+    """Images within eps on which the network errs more: untargeted, L_inf, the last iterate.
 
     Args:
         model: pixels in 0 .. 1 -> logits, see `PixelNetwork`; attacked in evaluation mode and left as it was.
         images: float [B, 3, H, W] in 0 .. 1.
         labels: int64 [B], the truth.
         settings: of `PGD_PRESETS`, or your own.
-        seed, sample_ids: the random start of a picture depends on (seed, its id) alone; ids are 0, 1, ... by default.
+        seed, sample_ids: the random start of an image depends on (seed, its id) alone; ids are 0, 1, ... by default.
     """
     ids = check_pixels(images, labels, sample_ids)
     low, high = (images - settings.eps).clamp(min=0), (images + settings.eps).clamp(max=1)
@@ -127,7 +127,7 @@ def fgsm(model: nn.Module, images: Tensor, labels: Tensor, eps: float = 1 / 255)
 
 
 def loss_gradient(model: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
-    """Of the sum of the cross-entropies, so that a picture's gradient does not depend on its batch."""
+    """Of the sum of the cross-entropies, so that an image's gradient does not depend on its batch."""
     with torch.enable_grad():
         x = x.detach().requires_grad_()
         losses = F.cross_entropy(model(x).float(), labels, reduction="none")
@@ -137,11 +137,11 @@ def loss_gradient(model: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
 
 
 def check_gradient(gradient: Tensor, losses: Tensor) -> None:
-    """Refuses to follow a gradient that says nothing: the picture would stay as it is, and count as robust.
+    """Refuses to follow a gradient that says nothing: the image would stay as it is, and count as robust.
 
     Args:
         gradient: [B, ...].
-        losses: [B]; a picture without a finite loss has no answer to attack.
+        losses: [B]; an image without a finite loss has no answer to attack.
 
     Raises:
         ValueError: a gradient is not finite where the loss is.
@@ -149,7 +149,7 @@ def check_gradient(gradient: Tensor, losses: Tensor) -> None:
     is_lost = losses.isfinite() & ~gradient.flatten(1).isfinite().all(1)
     if is_lost.any():
         raise ValueError(
-            f"the gradient of the loss is not finite (NaN or infinity) for {int(is_lost.sum())} of {len(losses)} pictures, "
+            f"the gradient of the loss is not finite (NaN or infinity) for {int(is_lost.sum())} of {len(losses)} images, "
             "although the loss is; an attack that follows it would find nothing. Attack the network in float32, or without "
             "the part that has no gradient"
         )

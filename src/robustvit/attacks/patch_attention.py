@@ -67,11 +67,11 @@ def pixel_mask(patches: Tensor, patch_grid: tuple[int, int], size: tuple[int, in
     """float [B, 1, H, W]: 1 for the pixels of the patches.
 
     Raises:
-        ValueError: the patches do not divide the picture evenly.
+        ValueError: the patches do not divide the image evenly.
     """
     (h, w), (H, W) = patch_grid, size
     if H % h or W % w:
-        raise ValueError(f"{h}x{w} patches do not divide {H}x{W} pixels; resize the pictures")
+        raise ValueError(f"{h}x{w} patches do not divide {H}x{W} pixels; resize the images")
     return to_pixels(_cells(patches, patch_grid).flatten(1), patch_grid, size)
 
 

@@ -47,7 +47,7 @@ Projection = Literal["textbook", "published"]
 gradient where the square belongs, which takes hardly anything away, and depends on the scale of the gradients."""
 
 Constraint = Literal["none", "linf", "l2"]
-"""Of the patch: any content; each value within `limit` of the picture; each channel within an L2 ball of radius `limit`."""
+"""Of the patch: any content; each value within `limit` of the image; each channel within an L2 ball of radius `limit`."""
 
 
 LAYER = 4
@@ -131,7 +131,7 @@ def choose_patches(
     seed: int = 0,
     sample_ids: Sequence[int | str] | None = None,
 ) -> ChosenPatches:
-    """The patches to attack, from the clean pictures; arguments as in `patch_fool`."""
+    """The patches to attack, from the clean images; arguments as in `patch_fool`."""
     ids = check_pixels(images, labels, sample_ids)
     with frozen(model):
         with torch.no_grad(), record(model) as tape:
@@ -167,14 +167,14 @@ def patch_fool(
     seed: int = 0,
     sample_ids: Sequence[int | str] | None = None,
 ) -> Tensor:
-    """Pictures [B, 3, H, W] whose chosen patches mislead the network; the last iterate.
+    """Images [B, 3, H, W] whose chosen patches mislead the network; the last iterate.
 
     Args:
         model: with attention that `record` reads; left as it was.
         images: float [B, 3, H, W] in 0 .. 1.
         labels: int64 [B], the truth.
         settings: of the attack.
-        seed, sample_ids: what happens to a picture depends on (seed, its id) alone; ids are 0, 1, ... by default.
+        seed, sample_ids: what happens to an image depends on (seed, its id) alone; ids are 0, 1, ... by default.
     """
     ids = check_pixels(images, labels, sample_ids)
     if not isinstance(model, PixelNetwork):

@@ -20,7 +20,7 @@ class PixelNetwork(nn.Module):
     """`f(x) = network((x - mean) / std)`: pixels [B, 3, H, W] in 0 .. 1 -> logits [B, K] in float32.
 
     Args:
-        network: a classifier of normalised pictures.
+        network: a classifier of normalised images.
         mean, std: of its normalisation; None takes the network's own (timm's `pretrained_cfg`).
         columns: outputs that compete; None for all.
     """
@@ -73,7 +73,7 @@ def frozen(model: nn.Module) -> Iterator[None]:
 
 
 def check_network(model: PixelNetwork, size: tuple[int, int]) -> None:
-    """Tries a grey picture of `size`: whether the network takes it, and has gradients.
+    """Tries a grey image of `size`: whether the network takes it, and has gradients.
 
     Raises:
         ValueError: it does not.
@@ -88,14 +88,14 @@ def check_network(model: PixelNetwork, size: tuple[int, int]) -> None:
                 raise
             kind = type(model.network).__name__
             told = str(error).strip().partition("\n")[0]
-            raise ValueError(f"{kind} does not take pictures of {H}x{W} pixels ({told}); give a size that it takes") from error
+            raise ValueError(f"{kind} does not take images of {H}x{W} pixels ({told}); give a size that it takes") from error
     if not logits.requires_grad:
         raise ValueError(
-            f"the outputs of {type(model.network).__name__} have no gradient with respect to the picture, which attacks follow"
+            f"the outputs of {type(model.network).__name__} have no gradient with respect to the image, which attacks follow"
         )
     if not logits.isfinite().all():
         raise ValueError(
-            f"{type(model.network).__name__} answers a grey picture with numbers that are not finite (NaN or infinity); are "
+            f"{type(model.network).__name__} answers a grey image with numbers that are not finite (NaN or infinity); are "
             "these the weights that you mean?"
         )
 
@@ -104,7 +104,7 @@ def check_pixels(images: Tensor, labels: Tensor, seeds: Sequence[int | str] | No
     """The seeds of the samples, 0, 1, ... where none are given.
 
     Raises:
-        ValueError: the pictures are not pixels in 0 .. 1, or there is not a label and a seed for each.
+        ValueError: the images are not pixels in 0 .. 1, or there is not a label and a seed for each.
     """
     if images.ndim != 4 or images.shape[1] != 3 or not images.is_floating_point():
         raise ValueError(f"attacks take float pixels [B, 3, H, W] in 0 .. 1, got {images.dtype} {list(images.shape)}")
@@ -114,8 +114,8 @@ def check_pixels(images: Tensor, labels: Tensor, seeds: Sequence[int | str] | No
             "the network does (`PixelNetwork`)"
         )
     if labels.shape != images.shape[:1]:
-        raise ValueError(f"{len(images)} pictures need as many labels, got {list(labels.shape)}")
+        raise ValueError(f"{len(images)} images need as many labels, got {list(labels.shape)}")
     chosen: list[int | str] = list(range(len(images))) if seeds is None else list(seeds)
     if len(chosen) != len(images):
-        raise ValueError(f"{len(images)} pictures need as many seeds, got {len(chosen)}")
+        raise ValueError(f"{len(images)} images need as many seeds, got {len(chosen)}")
     return chosen

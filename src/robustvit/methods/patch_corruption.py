@@ -25,7 +25,7 @@ class PatchScorer(nn.Module):
     """C: `s = W flatten(GELU(conv(x)))`, one score a patch, without biases.
 
     Args:
-        img_size: (H, W) of the pictures.
+        img_size: (H, W) of the images.
         patch_size: side of a patch; should be the token stride of the classifier.
     """
 
@@ -42,7 +42,7 @@ class PatchScorer(nn.Module):
         """[B, 3, H, W] -> [B, N]; low scores are covered."""
         if x.shape[-2:] != self.img_size:
             H, W = self.img_size
-            raise ValueError(f"this network scores pictures of {H}x{W} pixels, got {x.shape[-2]}x{x.shape[-1]}")
+            raise ValueError(f"this network scores images of {H}x{W} pixels, got {x.shape[-2]}x{x.shape[-1]}")
         return self.fc(self.act(self.conv(x)).flatten(1))
 
 
@@ -72,7 +72,7 @@ def _scorer_of(learned: dict[str, Any]) -> PatchScorer:
     side = state["conv.weight"].shape[-1]
     N = (int(H) // side) * (int(W) // side)
     if state["fc.weight"].shape != (N, N):  # before memory is taken for what a damaged file asks for
-        raise ValueError(f"its weights are not those of pictures of {H}x{W} pixels and patches of {side}")
+        raise ValueError(f"its weights are not those of images of {H}x{W} pixels and patches of {side}")
     if not all(value.isfinite().all() for value in state.values()):
         raise ValueError("some of its weights are not finite numbers")
     scorer = PatchScorer((H, W), side)

@@ -130,7 +130,8 @@ def test_a_run_that_was_stopped_goes_on(how: signal.Signals, code: int, tmp_path
     _, errors = process.communicate(timeout=60)
     assert process.returncode == code
     if how is not signal.SIGKILL:
-        assert errors == "stopped; finished files stay, and the same command goes on\n"
+        assert errors.startswith("stopped")
+        assert "same command" in errors
         assert not list(out.glob(".*"))
     deadline = time.monotonic() + 20
     while _group_lives(process.pid) and time.monotonic() < deadline:

@@ -112,7 +112,7 @@ def test_output_must_be_writable(tmp_path: Path, capsys: pytest.CaptureFixture[s
     for output, told in [
         (tmp_path / "missing" / "a.pt2", "there is no folder"),
         (tmp_path / "file" / "a.pt2", "is not a folder"),
-        (tmp_path, "cannot tell the format"),
+        (tmp_path, "--format"),
     ]:
         assert told in refused(capsys, "fan_vit_nano", "--output", str(output))
     assert "is a folder" in refused(capsys, "fan_vit_nano", "--output", str(tmp_path), "--format", "pt2")

@@ -32,27 +32,27 @@ class Command(NamedTuple):
 COMMANDS = {
     "models": Command("robustvit.cli.models", "list the networks: size, input, strides, published weights"),
     "export": Command("robustvit.cli.export", "write a network to an ONNX or PyTorch (.pt2) file, checked against eager"),
-    "recipes": Command("robustvit.cli.recipes", "list the recipes that train and sweep take by name, with their scores"),
-    "train": Command("robustvit.cli.train", "train a network by a recipe: TAP, ADL, AFAT, STL on any backbone"),
+    "recipes": Command("robustvit.cli.recipes", "list the recipes that train and sweep accept by name, with their scores"),
+    "train": Command("robustvit.cli.train", "train a network from a recipe: TAP, ADL, AFAT, STL on any backbone"),
     "eval": Command("robustvit.cli.eval", "measure how much of a classifier's accuracy survives corruptions and shifts"),
-    "analyze": Command("robustvit.cli.analyze", "look inside networks: attention, stability, groups of tokens, noise"),
-    "sweep": Command("robustvit.cli.sweep", "train and measure a grid of settings and seeds, with mean and spread: ablations"),
+    "analyze": Command("robustvit.cli.analyze", "look inside networks: attention, stability, token clusters, noise"),
+    "sweep": Command("robustvit.cli.sweep", "train and measure a grid of settings and seeds (ablations): mean and spread"),
     "attack": Command("robustvit.cli.attack", "measure how much of a classifier's accuracy survives attacks on its images"),
-    "corrupt": Command("robustvit.cli.corrupt", "write a corrupted copy of a dataset, as ImageNet-C, Cityscapes-C or COCO-C"),
+    "corrupt": Command("robustvit.cli.corrupt", "write a corrupted copy of a dataset: ImageNet-C, Cityscapes-C, COCO-C"),
     "demo": Command("robustvit.cli.demo", "train a plain and a robust network in minutes, measure both, write a report"),
 }
 
 USER_ERRORS = (ValueError, OSError, RuntimeError, MemoryError)
-"""What a wrong argument, file, checkpoint or missing package raises. Any other exception is a bug and keeps its traceback."""
+"""Raised for wrong arguments, files and checkpoints, and missing packages. Any other exception is a bug: traceback."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns the exit code: 0, 2 for an error of the user, 130 after Ctrl-C, 143 after SIGTERM.
+    """Runs one command and returns the exit code: 0, 2 for a user error, 130 after Ctrl-C, 143 after SIGTERM.
 
     Args:
         arguments: what follows `robustvit`; None takes the arguments of the process.
     """
-    for stream in (sys.stdout, sys.stderr):  # names of files may have bytes that are no text
+    for stream in (sys.stdout, sys.stderr):  # file names may contain bytes that are not text
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     name, *rest = [*(sys.argv[1:] if arguments is None else arguments)] or ["--help"]
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if name not in COMMANDS:
         close = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
         hint = f"; did you mean {close[0]}?" if close else ""
-        print(f"error: there is no command {name!r}{hint} (the commands are {', '.join(COMMANDS)})", file=sys.stderr)
+        print(f"error: unknown command {name!r}{hint} (commands: {', '.join(COMMANDS)})", file=sys.stderr)
         return 2
     plain = nullcontext() if sys.flags.dev_mode else one_line_warnings()
     with plain, catching_signals(is_program=arguments is None) as interruption:
@@ -106,14 +106,14 @@ def _run(name: str, arguments: list[str], interruption: Interruption) -> int:
             return 0
         if sys.flags.dev_mode:  # python -X dev -m robustvit ...
             raise
-        with suppress(OSError):  # nobody may be there to read it
+        with suppress(OSError):  # stderr may be closed
             print("; ".join([f"error: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
         return 2
     return 0
 
 
 def _has_lost_its_reader(stream: TextIO) -> bool:
-    """Whether what was written to a stream cannot get out; the pipe that broke may be another one."""
+    """Whether the reader of this stream is gone; the pipe that broke may be another one."""
     try:
         stream.flush()
     except BrokenPipeError:
@@ -122,7 +122,7 @@ def _has_lost_its_reader(stream: TextIO) -> bool:
 
 
 def _say_stopped(notes: Sequence[str]) -> None:
-    """Once, also where several processes stop; nobody may be there to read it."""
+    """Once, even if several processes stop; stderr may be closed."""
     if is_first_process():
         with suppress(OSError):
             print("; ".join(["stopped", *notes]), file=sys.stderr)

@@ -19,32 +19,32 @@ __all__ = ["going_on", "note", "note_untrained", "print_json", "progress_bar", "
 
 Item = TypeVar("Item")
 PIPE_WIDTH = 140
-"""Columns of a table that goes to a file or a pipe, unless COLUMNS says how wide the window is."""
+"""Width of a table that is written to a file or a pipe, unless COLUMNS gives another."""
 
 
 def tables() -> Console:
-    """Where results for a reader go."""
+    """The console for results that people read."""
     console = Console()
     return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=PIPE_WIDTH)
 
 
 def print_json(value: Any) -> None:
-    """The result for a program: the only thing on stdout when `--json` is given."""
+    """The result for programs: with `--json`, the only output on stdout."""
     json.dump(value, sys.stdout, indent=2, default=str)
     print()
 
 
 def note(message: str) -> None:
-    """A remark for the reader, on stderr."""
+    """Prints a message on stderr."""
     print(message, file=sys.stderr)
 
 
 @contextmanager
 def going_on(advice: str) -> Iterator[None]:
-    """The work of a command, which keeps what is done when it is interrupted.
+    """Around the work of a command that can be resumed: an interruption is reported with advice.
 
     Args:
-        advice: how to go on then.
+        advice: how to resume.
     """
     try:
         with interruptible():
@@ -52,7 +52,7 @@ def going_on(advice: str) -> Iterator[None]:
     except KeyboardInterrupt as error:
         error.add_note(advice)
         raise
-    except Exception as error:  # may have come of the signal: other processes have left, an import was cut short
+    except Exception as error:  # may be a consequence of the signal: other processes have left, an import was cut short
         try:
             check_interrupted()
         except KeyboardInterrupt as stop:
@@ -63,20 +63,20 @@ def going_on(advice: str) -> Iterator[None]:
 
 
 def note_untrained(names: Sequence[str]) -> None:
-    """Says which networks of a result have random weights, if any."""
+    """Names the networks of a result that have random weights, if any."""
     if names:
-        note(f"untrained: the weights of {', '.join(names)} are random, so these numbers are of no use but to try things out")
+        note(f"untrained: the weights of {', '.join(names)} are random, so these numbers mean nothing")
 
 
 def steps(items: Sequence[Item], description: str) -> Iterator[Item]:
-    """Goes through `items` with a bar on stderr, silent off a terminal."""
+    """Iterates over `items` with a progress bar on stderr; silent without a terminal."""
     console = Console(stderr=True)
     yield from track(items, description, console=console, transient=True, disable=not console.is_terminal)
 
 
 @contextmanager
 def working(description: str) -> Iterator[None]:
-    """Shows what is being done while the body runs, on stderr, silent off a terminal."""
+    """Shows a status on stderr while the body runs; silent without a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield

@@ -39,25 +39,25 @@ def corrupt(
 ) -> None:
     """Write corrupted copies of the images below SRC to DST, in the layout of ImageNet-C, Cityscapes-C or COCO-C.
 
-    A second run does only what is missing, and the copies of images that were replaced since then. Under torchrun, the
-    processes share the images. Annotations are not touched.
+    A second run makes only what is missing, and new copies of images that were replaced. Under torchrun, the processes divide
+    the images among them. Annotations are left alone.
 
     Args:
         source: folder with the images: SRC/CLASS/IMAGE; for cityscapes ..._leftImg8bit files at any depth; for coco any.
         destination: folder for DST/CORRUPTION/SEVERITY/... (coco: DST/CORRUPTION_SEVERITY/...), manifest and checksums.
         layout: imagenet crops to 224 pixels and writes JPEG; cityscapes and coco keep size and format.
-        names: corruptions, or all19, common15, extra4, noise, blur, weather, digital.
-        severities: of 1 to 5.
+        names: corruptions, or groups: all19, common15, extra4, noise, blur, weather, digital.
+        severities: some of 1 to 5.
         size: side of the square that images are cropped to (imagenet: 224).
-        whole: do not crop (cityscapes, coco: always).
+        whole: do not crop (always so for cityscapes and coco).
         file_format: jpeg, png, or same as the image.
         quality: of JPEG files.
-        seed: of the randomness; with the path of an image it decides what happens to it.
+        seed: of the randomness; the result for an image depends on the seed and its path.
         bgr: swap red and blue for the corruptions, as the published Cityscapes-C and COCO-C do.
         frost_folder: photographs for frost instead of generated textures.
-        ignore_orientation: take pixels as they are stored, as the published copies do; otherwise they are set upright by the
-            EXIF tag of cameras. Copies have no tag.
-        workers: processes, at most and by default one per core (of those on this machine, under torchrun).
+        ignore_orientation: take pixels as stored, as the published copies do; otherwise images are rotated by their EXIF tag.
+            Copies have no tag.
+        workers: processes; by default, and at most, one per core (under torchrun, the cores are divided).
         as_json: print JSON.
     """
     _check(severities, size, whole, quality, workers, layout)
@@ -84,7 +84,7 @@ def _run(source: Path, destination: Path, copying: Copying, workers: int | None,
 
     end_with_torchrun()
     rank, world = process_rank(), process_count()
-    with going_on("finished files stay, and the same command goes on"), progress_bar() as report:
+    with going_on("finished files are kept; run the same command again to continue"), progress_bar() as report:
         done = corrupt_tree(source, destination, copying, workers=workers, rank=rank, world=world, report=report)
     if world == 1 and done.skipped and not done.written and not done.present:
         name, reason = done.skipped[0]
@@ -94,7 +94,7 @@ def _run(source: Path, destination: Path, copying: Copying, workers: int | None,
 
 
 def _tell(destination: Path, done: TreeSummary, world: int, as_json: bool) -> None:
-    """The summary, which under torchrun is that of the first process."""
+    """Prints the summary; under torchrun, that of the first process."""
     for message in done.notes:
         note(message)
     if done.changed:
@@ -106,7 +106,7 @@ def _tell(destination: Path, done: TreeSummary, world: int, as_json: bool) -> No
     whose = f" by the first of {world} processes" if world > 1 else ""
     count = f"{len(done.skipped)} image{'s' * (len(done.skipped) != 1)}"
     skipped = f", {count} could not be read (named in skipped-*.txt)" if done.skipped else ""
-    text = f"{destination}: {done.written} files written{whose}, {done.present} were there already{skipped}"
+    text = f"{destination}: {done.written} files written{whose}, {done.present} already present{skipped}"
     tables().print(text, highlight=False, soft_wrap=True)
 
 
@@ -115,7 +115,7 @@ def _check(severities: tuple[int, ...], size: int | None, whole: bool, quality: 
         raise ValueError(f"--severities {' '.join(map(str, severities))}: give some of 1, 2, 3, 4, 5")
     if size is not None and (whole or layout != "imagenet"):
         raise ValueError(
-            "--size crops images; it cannot be given with --whole or for cityscapes and coco, which keep them whole"
+            "--size crops images; it cannot be combined with --whole, or with cityscapes and coco, which never crop"
         )
     if size is not None and size < 32:
         raise ValueError(f"--size {size} is too small: corruptions need at least 32 pixels")

@@ -1,4 +1,4 @@
-"""`robustvit demo`: our main job in minutes: train a robust network and a plain one, measure both, show it."""
+"""`robustvit demo`: train a robust network and a plain one in minutes, measure both, write a report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def demo(
 ) -> None:
     """Train a plain ViT and a same-size FAN with TAP and ADL on generated images, and measure what survives corruption.
 
-    Takes about five minutes on two cores. Run again after an interruption, it goes on where it was.
+    Takes about five minutes on two cores. After an interruption, the same command continues.
 
     Args:
         output: folder for report.html, results.json, results.csv and the two training runs.
@@ -36,7 +36,7 @@ def demo(
     with working("Loading"):
         from robustvit.demo.contest import demonstrate
         from robustvit.training.train import Progress
-    with going_on(f"what is done is kept in {output}, and the same command goes on from there"), progress_bar() as report:
+    with going_on(f"finished work is kept in {output}; run the same command again to continue"), progress_bar() as report:
 
         def training(name: str, progress: Progress) -> None:
             report(f"training {name}", progress.update, progress.updates)
@@ -72,6 +72,4 @@ def _print(results: Results, output: Path) -> None:
         )
     console = tables()
     console.print(table)
-    console.print(
-        f"{output}/report.html shows it, with what was found and what that can mean", highlight=False, soft_wrap=True
-    )
+    console.print(f"{output}/report.html has the details, and says how far to trust them", highlight=False, soft_wrap=True)

@@ -30,13 +30,13 @@ def eval(  # noqa: A001
     """Measure how much of a classifier's accuracy survives noise, blur, weather and compression.
 
     Args:
-        models: NAME (published weights are fetched), NAME=FILE (weights of your own), FILE (a checkpoint that says which
-            network it is of), hf-hub:ID or local-dir:FOLDER; ours, published or timm's names. Several are compared.
+        models: NAME (ours, published or timm's; weights are downloaded), NAME=FILE (your own weights), FILE (a checkpoint that
+            names its network), hf-hub:ID or local-dir:FOLDER. Several networks are compared.
         data: a folder of class folders or one that `robustvit corrupt` wrote, a .tar file, a CIFAR folder, wds/... or
             hfds/..., or scenes (the embedded dataset).
         suite: clean, common15, all19, extra4, noise, blur, weather, digital, patches, imagenet-c, imagenet-a, imagenet-r,
-            imagenet-p, cifar10-c, cifar100-c; or corruptions by their names, as fog.
-        no_jpeg: imagenet-c made in memory without the JPEG step of the published files.
+            imagenet-p, cifar10-c, cifar100-c; or single corruptions, such as fog.
+        no_jpeg: make imagenet-c in memory without the JPEG step of the published files.
         bgr: swap red and blue for the corruptions, as the published Cityscapes-C and COCO-C do.
         frost_folder: photographs for frost instead of generated textures.
     """

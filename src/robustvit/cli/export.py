@@ -38,18 +38,18 @@ def export(
     """Write a network to an ONNX or PyTorch (.pt2) file and compare the file with the network.
 
     Args:
-        model: as in `robustvit eval`: NAME (ours, published or timm's; published weights are fetched), NAME=FILE, FILE,
+        model: as for `robustvit eval`: NAME (ours, published or timm's; weights are downloaded), NAME=FILE, FILE,
             hf-hub:ID or local-dir:FOLDER.
-        output: the file; appears only when it agrees with the network to 1e-4.
-        file_format: by default what the name of the file says.
+        output: the file; it is written only if it agrees with the network to 1e-4.
+        file_format: by default from the file name.
         num_classes: outputs of the classifier; by default those of the weights.
         tap: branches of token-aware pooling (4), or avg3x3, avg5x5, conv3x3, conv5x5, multi_kernel4.
         token_head: the network has STL's token head; the file returns class logits and token logits.
         img_size: height and width of the images; by default those of the network.
-        batch_size: images the file takes at once.
-        dynamic_batch: the file takes any number of images instead.
-        no_fuse: leave BatchNorm and layer scale as they are; by default they are folded into the layers around them.
-        untrained: random weights for a network given by NAME alone (to try things out).
+        batch_size: images per batch of the file.
+        dynamic_batch: the file accepts any batch size instead.
+        no_fuse: keep BatchNorm and layer scale; by default they are folded into the adjacent layers.
+        untrained: allow random weights for a network given by NAME alone (to try things out).
         as_json: print JSON.
     """
     chosen = _check_arguments(output, file_format, num_classes, img_size, batch_size)
@@ -98,12 +98,12 @@ def _check_arguments(
     img_size: tuple[int, int] | None,
     batch_size: int,
 ) -> Format:
-    """Refuses what cannot work before anything heavy is imported; returns the format."""
+    """Checks the arguments before anything heavy is imported; returns the format."""
     suffixes: dict[str, Format] = {".onnx": "onnx", ".pt2": "pt2"}
     chosen = file_format or suffixes.get(output.suffix)
     if chosen is None:
         raise ValueError(
-            f"--output {output}: cannot tell the format from {output.suffix!r}; end it in .onnx or .pt2, or give --format"
+            f"--output {output}: the suffix {output.suffix!r} does not say the format; use .onnx or .pt2, or give --format"
         )
     numbers: dict[str, int | None] = {"--num-classes": num_classes, "--batch-size": batch_size}
     numbers |= {"--img-size": min(img_size)} if img_size else {}

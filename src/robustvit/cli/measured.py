@@ -29,22 +29,22 @@ class MeasureOptions:
     """Options of both commands.
 
     Attributes:
-        name: short names for the networks, in order, for tables and reports; by default what was typed.
-        severity: of the corruptions; numbers that need all five, as mCE, are left out with fewer.
+        name: short names for the networks in tables and reports, in order; by default as given.
+        severity: of the corruptions; with fewer than five, numbers that need all of them (mCE) are left out.
         output: folder for results.json, results.csv and report.html.
-        resume: go on with an interrupted run in the output folder; a finished one is shown again.
-        limit: take only that many images, drawn by the seed.
-        class_map: JSON file from class names to outputs, where they are not in the same order.
+        resume: continue an interrupted run in the output folder; a finished one is shown again.
+        limit: use only this many images, chosen by the seed.
+        class_map: JSON file from class names to output indices, if their order differs.
         num_classes: outputs of the classifier; by default those of the weights.
-        protocol: how images become the input: model, imagenet-c, crop, squash or none; by default the suite's own.
+        protocol: preprocessing: model, imagenet-c, crop, squash or none; by default the suite's own.
         img_size: height and width of the input; by default the network's.
         seed: of corruptions, attacks, subset and intervals.
-        ignore_orientation: take pixels as they are stored, whatever the EXIF tag of cameras says, as published numbers do;
-            images of imagenet-a, imagenet-r and imagenet-c on disk always are.
-        batch_size: images at once.
+        ignore_orientation: take pixels as stored, ignoring the EXIF tag, as published numbers do; this is always so for
+            imagenet-a, imagenet-r and imagenet-c on disk.
+        batch_size: images per batch.
         device: cpu, cuda, cuda:1, mps, ...
-        untrained: random weights for networks given by NAME alone (to try things out).
-        predictions: also write predictions.csv: the answer to every image under every condition.
+        untrained: allow random weights for networks given by NAME alone (to try things out).
+        predictions: also write predictions.csv: the prediction for every image under every condition.
         as_json: print JSON.
     """
 
@@ -109,10 +109,10 @@ def run_and_print(
 
 
 def _measure(networks: dict[str, Any], data: str, output: Path, how: dict[str, Any]) -> Results:
-    """`evaluate` with its progress on stderr; an interruption says how to go on."""
+    """`evaluate` with its progress on stderr; an interruption says how to resume."""
     from robustvit.evaluation.evaluate import evaluate
 
-    advice = f"what is done is kept in {output}, and the same command with --resume goes on from there"
+    advice = f"finished work is kept in {output}; run the same command with --resume to continue"
     with going_on(advice), progress_bar() as report:
         return evaluate(networks, data, output=output, report=report, **how)
 
@@ -135,8 +135,8 @@ def print_results(results: Results, table: Table, compared: Callable[[Difference
     note_untrained([model.name for model in results.models if model.is_untrained])
     for model in results.models:
         if lost := sum(cell.no_answer for cell in model.cells):
-            told = f"{model.name} gave {lost} answers that are not finite numbers; they count as wrong"
-            console.print(told, highlight=False)
+            text = f"{model.name} gave {lost} outputs that are not finite numbers; they count as wrong"
+            console.print(text, highlight=False)
 
 
 def tell_notes(results: Results, output: Path) -> None:
@@ -146,8 +146,8 @@ def tell_notes(results: Results, output: Path) -> None:
     for names, remark in results.remarks():
         note(f"{REMARK_TITLES[remark.kind]}{f' ({names})' if names else ''}: {remark.text}")
         if remark.file:
-            note(f"{output / remark.file} has the classes with the outputs that were taken for them: edit it, and give it")
-    note(f"{output}/report.html shows it; {output}/results.json and results.csv have the numbers")
+            note(f"{output / remark.file} has the classes with the outputs used: edit it, and pass it with --class-map")
+    note(f"report: {output}/report.html; numbers: {output}/results.json and results.csv")
 
 
 def _differences(results: Results, compared: Callable[[Difference], Sequence[str]]) -> Table:

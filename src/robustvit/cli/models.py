@@ -57,7 +57,7 @@ def models(
     Args:
         pattern: a name, a part of one (swin), a shell pattern ('fan_*_tiny') or a published name (fan_tiny_12_p16_224).
         pretrained: only networks with published weights.
-        weights: show the weight files instead: address, the authors' scores, what to do about those behind a browser page.
+        weights: show the weight files instead: address, the authors' scores, how to download those that need a browser.
         as_json: print JSON.
     """
     rows = describe_networks(matching_networks(pattern, pretrained=pretrained))
@@ -76,7 +76,7 @@ def models(
         return
     console.print(network_table(rows))
     needs_browser = any(file.url is None for row in rows for file in row.weights)
-    hint = "; * needs a browser: robustvit models NAME --weights says what to do" if needs_browser else ""
+    hint = "; * needs a browser, see robustvit models NAME --weights" if needs_browser else ""
     console.print(f"{_count(len(rows), 'network')}{hint}")
 
 
@@ -102,12 +102,12 @@ def matching_networks(pattern: str, *, pretrained: bool = False) -> list[str]:
     names = [name for name in ours if fnmatch(name, wanted)] or [name for name in ours if fnmatch(name, f"*{wanted}*")]
     if not names:
         hint = nearest(pattern, [*ours, *OFFICIAL])
-        raise ValueError(f"no network of ours matches {pattern!r}{hint or '; `robustvit models` lists them all'}")
+        raise ValueError(f"no network matches {pattern!r}{hint or '; `robustvit models` lists them all'}")
     if pretrained:
         published = {w.architecture for w in PUBLISHED} | set(SHIPPED)
         chosen = [name for name in names if name in published]
         if not chosen:
-            raise ValueError(f"there are no published weights of {', '.join(names)}; leave --pretrained out to see them")
+            raise ValueError(f"there are no published weights of {', '.join(names)}; omit --pretrained to list them")
         return chosen
     return names
 

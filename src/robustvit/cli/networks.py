@@ -14,17 +14,17 @@ __all__ = ["load_networks"]
 def load_networks(
     models: Sequence[str], untrained: bool, options: dict[str, Any], device: str, names: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """What to call it -> the network with its weights, in evaluation mode, on its device.
+    """Display name -> the network with its weights, in evaluation mode, on its device.
 
     Args:
         models: NAME, NAME=FILE, FILE, hf-hub:ID or local-dir:FOLDER, each once.
-        untrained: a NAME alone means random weights, always the same; without it, published ones are fetched.
+        untrained: a NAME alone means random weights, always the same; otherwise published ones are downloaded.
         options: of `create_model`.
         device: as PyTorch names it; "cuda" is that of the process under torchrun.
-        names: what to call them, in order; by default what was typed.
+        names: display names, in order; by default as given.
     """
     if not models:
-        raise ValueError("there is no network to evaluate; give at least one, such as fan_vit_nano")
+        raise ValueError("no network was given; give at least one, such as fan_vit_nano")
     if twice := [m for i, m in enumerate(models) if m in models[:i]]:
         raise ValueError(f"{twice[0]} is given twice; give each network once")
     called = _called(models, names)
@@ -44,7 +44,7 @@ def _called(models: Sequence[str], names: Sequence[str]) -> Sequence[str]:
     if len(names) != len(models):
         raise ValueError(f"--name has {len(names)} names for {len(models)} networks; give one for each, in the same order")
     if twice := [name for i, name in enumerate(names) if name in names[:i]]:
-        raise ValueError(f"--name gives {twice[0]!r} to two networks; give each a name of its own")
+        raise ValueError(f"--name gives {twice[0]!r} to two networks; names must differ")
     if any(not name.strip() or not name.isprintable() for name in names):
-        raise ValueError("--name has an empty name, or one with characters that cannot be printed; give words or letters")
+        raise ValueError("--name has an empty name or unprintable characters")
     return names

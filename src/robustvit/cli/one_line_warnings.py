@@ -1,4 +1,4 @@
-"""Warnings as a reader of a terminal wants them: `warning: TEXT`, one line, each once, without Python source."""
+"""Warnings for the terminal: `warning: TEXT`, one line, each once, without Python source."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["one_line_warnings"]
 
 @contextmanager
 def one_line_warnings() -> Iterator[None]:
-    """Shows what Python code and packages warn of meanwhile, through `warnings` or `logging`, as lines on stderr.
+    """While it is active, warnings from `warnings` or `logging` are printed as single lines on stderr.
 
-    Under torchrun the first process speaks for all: they do the same.
+    Under torchrun only the first process prints: all do the same.
     """
     said: set[str] = set()
     is_first = is_first_process()

@@ -43,21 +43,21 @@ def sweep(
 
     robustvit sweep tapadl/fan_hybrid_base_adl --vary methods.adl.tau=1,2,3,5 --seeds 0,1,2
 
-    Ctrl-C keeps what is done, and the same command with --resume goes on. A run that fails does not stop the others.
+    Ctrl-C keeps finished work; the same command with --resume continues. A run that fails does not stop the others.
 
     Args:
-        recipe: name or YAML file, as `robustvit train` takes it; without one, fan_vit_nano on the embedded dataset.
-        vary: a setting and its values, which are YAML; given several times, every combination is run.
-        seeds: of the runs: 0,1,2 or 0 1 2.
-        set: change a setting of all runs; may be given several times.
-        twin: the recipe's CPU-size twin, to try it out.
-        data: images to measure the runs on, as `robustvit eval` takes them; by default the recipe's data.val.
-        suite: what to measure, as in `robustvit eval`.
-        limit: measure on that many images, the same for every run.
-        batch_size: images at once in measuring.
+        recipe: a name or YAML file, as for `robustvit train`; by default fan_vit_nano on the embedded dataset.
+        vary: a setting and its values (YAML); may be repeated to run every combination.
+        seeds: of the runs, as 0,1,2 or 0 1 2.
+        set: change a setting of all runs; may be repeated.
+        twin: use the recipe's CPU-size twin, to try it out.
+        data: dataset to measure the runs on, as for `robustvit eval`; by default the recipe's data.val.
+        suite: what to measure, as for `robustvit eval`.
+        limit: measure on this many images, the same for every run.
+        batch_size: images per batch when measuring.
         output: folder for the runs, sweep.json, sweep.csv, sweep.md, sweep.png and sweep.svg.
-        resume: go on with the sweep in the folder; failed runs are tried again, and values and seeds may be added.
-        plan: only show the runs, and which of them are done.
+        resume: continue the sweep in the folder; failed runs are tried again, and you may add values and seeds.
+        plan: only show the runs and which of them are done.
         as_json: print JSON.
     """
     with working("Loading"):
@@ -72,7 +72,7 @@ def sweep(
         _print_plan(planned_result(plan_sweep(*given, measuring, output, changes=set, twin=twin)), as_json)
         return
     how = dict(data=data, suite=suite, limit=limit, batch_size=batch_size, changes=set, twin=twin)
-    advice = f"{output} keeps what is done, and the same command with --resume goes on from there"
+    advice = f"finished work is kept in {output}; run the same command with --resume to continue"
     with going_on(advice), _progress() as report:
         result = run_sweep(*given, output=output, resume=resume, report=report, **how)  # type: ignore[arg-type]
     if not is_first_process():
@@ -82,8 +82,8 @@ def sweep(
     else:
         _print(result)
         if len(result.makers) > 1:
-            note(f"cells were made by robustvit {', '.join(result.makers)}, so their numbers need not be comparable")
-        note(f"{output}/sweep.png shows it; {output}/sweep.json, sweep.csv and sweep.md have the numbers")
+            note(f"cells were made by robustvit {', '.join(result.makers)}, so their numbers may not be comparable")
+        note(f"figure: {output}/sweep.png; numbers: {output}/sweep.json, sweep.csv and sweep.md")
     if result.failed:
         told = "; ".join(f"{cell.folder.name}: {cell.reason}" for cell in result.failed)
         raise RuntimeError(f"{len(result.failed)} of {len(result.cells)} runs failed (--resume tries them again): {told}")
@@ -100,7 +100,7 @@ def _print(result: SweepResult) -> None:
     for i, heading in enumerate(headings):
         table.add_column(heading, justify="left" if i < len(result.axes) else "right")
     for row in rows:
-        table.add_row(*map(Text, row))  # values may have brackets, which are no markup
+        table.add_row(*map(Text, row))  # values may contain brackets, which are not markup here
     tables().print(table)
 
 
@@ -116,7 +116,7 @@ def _print_plan(result: SweepResult, as_json: bool) -> None:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[SweepProgress], None] | None]:
-    """Shows the run at work, its steps and the time left on stderr; off a terminal, its stages and one line per minute."""
+    """Shows the current run, its steps and the time left on stderr; without a terminal, its stages and one line per minute."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 

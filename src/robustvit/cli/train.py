@@ -31,18 +31,18 @@ def train(
     twin: bool = False,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
-    """Train a network by a recipe: any backbone, any combination of TAP, ADL, AFAT, STL and distillation.
+    """Train a network from a recipe: any backbone, any combination of TAP, ADL, AFAT, STL and distillation.
 
     robustvit train fan/vit_tiny --set data.train=imagenet/train --set data.val=imagenet/val
 
-    Without a recipe: fan_vit_nano on the embedded dataset. Under torchrun, all processes work on one batch.
+    By default fan_vit_nano on the embedded dataset. Under torchrun, all processes work on one batch.
 
     Args:
         recipe: a name that `robustvit recipes` lists, or a YAML file; see docs/training.md for its sections.
-        set: change a setting of the recipe, as in optimizer.lr=1e-3; may be given several times.
+        set: change a setting of the recipe, as in optimizer.lr=1e-3; may be repeated.
         output: folder of the run.
-        resume: go on with the run in the folder; RECIPE may be left out then.
-        twin: the recipe's CPU-size twin, to try it out.
+        resume: continue the run in the folder; RECIPE may then be omitted.
+        twin: use the recipe's CPU-size twin, to try it out.
         as_json: print JSON.
     """
     with working("Loading"):
@@ -54,7 +54,7 @@ def train(
             config = load_saved_config(stored, set) if stored.is_file() else None
         else:
             config = load_config(recipe, set, twin=twin)
-    with going_on(f"`robustvit train --resume --output {output}` goes on"), _progress() as report:
+    with going_on(f"`robustvit train --resume --output {output}` continues"), _progress() as report:
         result = run_training(config, output, resume=resume, report=report)
     if not is_first_process():
         result.check_finished()
@@ -65,7 +65,7 @@ def train(
         print_json(result.to_json())
     else:
         _print(result)
-    with going_on(f"`robustvit train --resume --output {output}` goes on after update {result.updates_done}"):
+    with going_on(f"`robustvit train --resume --output {output}` continues after update {result.updates_done}"):
         result.check_finished()
 
 
@@ -75,7 +75,7 @@ def _print(result: TrainingResult) -> None:
         measure = result.measure
         lines[f"validation {measure.label.lower()}"] = f"{measure.text(result.score)} (best {measure.text(result.best_score)})"
     if result.unreadable:
-        lines["images not read"] = f"{len(result.unreadable)}; summary.json names them"
+        lines["unreadable images"] = f"{len(result.unreadable)}; summary.json names them"
     places = [f"{result.folder}/{name}" for name in ("best", "weights") if (result.folder / name).is_dir()]
     lines["weights"] = f"{' and '.join(places)} (model.safetensors, config.json)"
     lines["curves"] = f"{result.folder}/training.png"
@@ -86,7 +86,7 @@ def _print(result: TrainingResult) -> None:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[Progress], None] | None]:
-    """Shows images/s, time left and loss terms on stderr; one line per minute off a terminal, silent in other processes."""
+    """Shows images/s, time left and loss terms on stderr, in the first process; one line per minute without a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar

@@ -57,21 +57,21 @@ def demonstrate(
     training: Callable[[str, Progress], None] | None = None,
     measuring: Callable[[str, int, int], None] | None = None,
 ) -> Results:
-    """Trains, measures and reports; what an earlier call has finished is not done again.
+    """Trains, measures and reports; finished work of an earlier call is not repeated.
 
     Args:
-        output: folder: one below it for each network, results.json, results.csv and report.html.
+        output: folder for one run per network, results.json, results.csv and report.html.
         images: to measure on; None for `PICTURES`.
         contestants: name -> training, the plain network first; None for `CONTESTANTS`.
-        training: told (name, progress) after every update.
-        measuring: told (what, done, in all).
+        training: callback (name, progress), called after every update.
+        measuring: callback (description, done, total).
 
     Raises:
-        KeyboardInterrupt: it was interrupted; another call goes on from there.
+        KeyboardInterrupt: it was interrupted; another call continues from there.
     """
     networks: dict[str, Any] = {}
     for name, config in (contestants or CONTESTANTS).items():
-        train(config, output / name, resume=True, report=_told(name, training)).check_finished()
+        train(config, output / name, resume=True, report=_callback(name, training)).check_finished()
         check_interrupted()  # during the last update
         networks[name] = create_model(f"local-dir:{output / name / 'weights'}", pretrained=True).eval()
     results = evaluate(
@@ -87,5 +87,5 @@ def demonstrate(
     return results
 
 
-def _told(name: str, training: Callable[[str, Progress], None] | None) -> Callable[[Progress], None] | None:
+def _callback(name: str, training: Callable[[str, Progress], None] | None) -> Callable[[Progress], None] | None:
     return None if training is None else lambda progress: training(name, progress)

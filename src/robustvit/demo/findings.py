@@ -1,4 +1,4 @@
-"""What the demonstration found, in words, whichever way it came out, and how much that can mean."""
+"""The results of the demo in words, whichever network is ahead, and how far to trust them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from robustvit.report.page import Chapter
 __all__ = ["findings_chapter"]
 
 CAUTION = (
-    "What a training of minutes can show: that both networks learn, that corruptions cost a part of what they learned, and "
-    "how the cost differs between them on these images. It cannot show that the difference holds for other seeds, longer "
+    "What minutes of training can show: that both networks learn, that corruptions cost a part of their accuracy, and how "
+    "much this cost differs between them on these images. It cannot show that the difference holds for other seeds, longer "
     "training, larger networks or photographs; the intervals only cover the choice of test images."
 )
 
@@ -32,17 +32,17 @@ def findings_chapter(results: Results) -> Chapter:
     }
     verdicts = (_verdict(plain, robust, n, where, difference[n]) for n, where in compared.items() if n in difference)
     text = (what, *verdicts, CAUTION)
-    return Chapter("What was found", text)
+    return Chapter("Results in words", text)
 
 
 def _verdict(plain: ModelResults, robust: ModelResults, name: str, where: str, difference: Value) -> str:
-    """One comparison as a sentence; the interval of the difference decides whether it is one."""
-    verb = "keep" if name == "retention" else "are right for"
+    """One comparison as a sentence; the interval of the difference decides what it claims."""
+    verb = "keep" if name == "retention" else "reach"
     shown = f"{percent(robust.summary[name].value)} and {percent(plain.summary[name].value)}"
     numbers = f"{where}, {robust.name} and {plain.name} {verb} {shown}"
     points = f"{100 * difference.value:+.1f} points"
     if difference.low is None or difference.high is None:
-        return f"{numbers}: {points}; the images are too few to tell more."
+        return f"{numbers}: {points}; there are too few images to say more."
     bounds = f"{100 * difference.low:+.1f} to {100 * difference.high:+.1f}"
     if difference.low > 0:
         return f"{numbers}: {points} ({bounds}) for the robust network."

@@ -1,4 +1,4 @@
-"""Puts the networks of a finished demonstration into the package, and a labeler of tokens, which it trains.
+"""Copies the networks of a finished demo into the package, together with an STL labeler, which it trains.
 
 python -m robustvit.demo.shipping runs/demo
 """

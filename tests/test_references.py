@@ -27,10 +27,15 @@ def prose_of(path: Path) -> str:
 
 
 def missing_pages(path: Path) -> list[str]:
-    """Pages named in the file that exist neither from the root of the project nor from the file's own folder."""
-    cited = re.findall(r"[\w./-]+\.md\b", prose_of(path))
-    named = {page for page in cited if Path(page).name not in WRITTEN}
-    return sorted(page for page in named if not ((ROOT / page).is_file() or (path.parent / page).is_file()))
+    """Pages named in the file that exist neither from the root of the project nor from the file's own folder.
+
+    A link in Markdown, `[STL](stl.md)`, may also lead to a page beside those of docs/, for which such text is written.
+    """
+    prose = prose_of(path)
+    linked = set(re.findall(r"\]\(([\w./-]+\.md)\b", prose))
+    cited = {page for page in re.findall(r"[\w./-]+\.md\b", prose) if Path(page).name not in WRITTEN}
+    places = {page: [ROOT, path.parent, *([ROOT / "docs"] if page in linked else [])] for page in cited}
+    return sorted(page for page in cited if not any((place / page).is_file() for place in places[page]))
 
 
 def written_files() -> list[Path]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from robustvit.cli.measured import MeasureOptions, run_and_print
+from robustvit.cli.measured import MeasureOptions, name_of, run_and_print
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -62,7 +62,7 @@ def _summaries(results: Results) -> Table:
     for model in results.models:
         table.add_column(model.name, justify="right")
     keys = summary_names(results.models)
-    rows = [(key.replace("_", " "), [m.summary.get(key) for m in results.models], key) for key in keys]
+    rows = [(name_of(key), [m.summary.get(key) for m in results.models], key) for key in keys]
     for number, measurement in enumerate(results.models[0].measurements):
         suites = f" ({', '.join(measurement.suites)})" if number else ""
         for group in measurement.group_accuracies if len(measurement.group_accuracies) > 1 else ():

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from robustvit.evaluation.results import Difference, Results
 
-__all__ = ["MeasureOptions", "print_results", "run_and_print", "tell_notes"]
+__all__ = ["MeasureOptions", "name_of", "print_results", "run_and_print", "tell_notes"]
 
 
 @dataclass(frozen=True)
@@ -150,6 +150,14 @@ def tell_notes(results: Results, output: Path) -> None:
     note(f"report: {output}/report.html; numbers: {output}/results.json and results.csv")
 
 
+def name_of(key: str) -> str:
+    """What a number is called in the terminal, with its suite in brackets if the key has one."""
+    from robustvit.metrics.measures import measure_of
+
+    measure, (_, bracket, suite) = measure_of(key), key.partition(" (")
+    return f"{measure.short}{bracket}{suite}" if measure.short else measure.label.lower()
+
+
 def _differences(results: Results, compared: Callable[[Difference], Sequence[str]]) -> Table:
     """Every two networks, with paired intervals."""
     from rich.table import Table
@@ -163,5 +171,5 @@ def _differences(results: Results, compared: Callable[[Difference], Sequence[str
         for name in compared(difference):
             value = difference.summary[name]
             numbers = (change(name, value.value), change_interval(name, value), verdict(value))
-            table.add_row(f"{difference.first} - {difference.second}", name.replace("_", " "), *numbers)
+            table.add_row(f"{difference.first} - {difference.second}", name_of(name), *numbers)
     return table

@@ -15,6 +15,7 @@ from robustvit.analysis.finding import Finding
 from robustvit.runtime.colours import SERIES
 
 __all__ = [
+    "DOTS",
     "LETTER",
     "PANEL",
     "STATES",

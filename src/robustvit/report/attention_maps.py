@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from robustvit.analysis.drawing import DOTS, PANEL, encode
 from robustvit.report.dark_figures import darken
 
 __all__ = ["AttentionRow", "attention_figure"]
 
 COLOURS = "magma"
-PANEL = 1.75  # inches
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ def attention_figure(pictures: Sequence[tuple[str, np.ndarray]], rows: Sequence[
     from matplotlib.figure import Figure
 
     columns = len(pictures)
-    figure = Figure(figsize=(1.3 + PANEL * columns, 0.35 + PANEL * (len(rows) + 1)), dpi=150, facecolor="white")
+    figure = Figure(figsize=(1.3 + PANEL * columns, 0.35 + PANEL * (len(rows) + 1)), dpi=DOTS, facecolor="white")
     FigureCanvasAgg(figure)
     axes = figure.subplots(len(rows) + 1, columns, squeeze=False)
     figure.subplots_adjust(left=1.25 / (1.3 + PANEL * columns), right=0.99, top=0.92, bottom=0.02, wspace=0.06, hspace=0.1)
@@ -61,12 +59,6 @@ def attention_figure(pictures: Sequence[tuple[str, np.ndarray]], rows: Sequence[
     for axis in axes.flat:
         axis.set_xticks([])
         axis.set_yticks([])
-    light = _png(figure)
+    light = encode(figure, "png")
     darken(figure)
-    return light, _png(figure)
-
-
-def _png(figure: Any) -> bytes:
-    stream = io.BytesIO()
-    figure.savefig(stream, format="png")
-    return stream.getvalue()
+    return light, encode(figure, "png")

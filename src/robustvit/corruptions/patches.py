@@ -133,7 +133,7 @@ def paste(images: Tensor, keep: Tensor, noise: Tensor, grid: tuple[int, int]) ->
         grid: (rows, columns) of the patches.
     """
     H, W = images.shape[-2:]
-    M = to_pixels(keep, grid, (H, W)).to(images.dtype)  # B 1 H W
+    M = to_pixels(keep.to(images.dtype), grid, (H, W))  # B 1 H W
     return images * M + noise * (1 - M)
 
 

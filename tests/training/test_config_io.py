@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from robustvit.training.config import TrainConfig
-from robustvit.training.config_io import ConfigError, config_from_dict, config_to_dict, load_config, save_config
+from robustvit.training.config_io import (
+    ConfigError,
+    config_from_dict,
+    config_to_dict,
+    fingerprint_of,
+    load_config,
+    load_saved_config,
+    save_config,
+)
 
 
 def test_defaults_need_no_recipe() -> None:
     assert load_config() == TrainConfig()
+
+
+def test_a_run_from_before_there_were_tasks_can_be_resumed(tmp_path: Path) -> None:
+    config = TrainConfig()
+    save_config(config, tmp_path / "config.yaml")
+    lines = (tmp_path / "config.yaml").read_text().splitlines(keepends=True)
+    (tmp_path / "config.yaml").write_text("".join(line for line in lines if not line.startswith("task:")))
+    assert load_saved_config(tmp_path / "config.yaml") == config
+    assert fingerprint_of(config) == "7650a0477072fc53fb6c52b376eb0725"
+    assert fingerprint_of(replace(config, task="another")) != fingerprint_of(config)
 
 
 def test_a_change_wins_over_the_recipe(tmp_path: Path) -> None:

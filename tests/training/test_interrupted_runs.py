@@ -20,7 +20,7 @@ from robustvit.runtime.interruption import catching_signals
 from robustvit.runtime.weights import CheckpointError
 from robustvit.training.config_io import ConfigError
 from robustvit.training.metrics_log import read_metrics
-from robustvit.training.run import NotFiniteError
+from robustvit.training.not_finite import NotFiniteError
 from robustvit.training.train import Progress, train
 
 pytestmark = pytest.mark.usefixtures("undrawn")

@@ -98,5 +98,5 @@ def test_mixing_the_shards_is_mixing_the_global_batch(pairs: int, shards: int, u
 
 
 def test_an_odd_batch_cannot_be_mixed() -> None:
-    with pytest.raises(ValueError, match="3 pictures cannot be mixed in pairs"):
+    with pytest.raises(ValueError, match="3 images"):
         apply_mix(torch.zeros(3, 3, 8, 8), Mix(0.5))

@@ -23,7 +23,8 @@ from robustvit.training.config import AugmentConfig, ModelConfig
 from robustvit.training.config_io import ConfigError
 from robustvit.training.metrics_log import read_metrics
 from robustvit.training.networks import network_of
-from robustvit.training.run import NotFiniteError, Run
+from robustvit.training.not_finite import NotFiniteError
+from robustvit.training.run import Run
 from robustvit.training.train import Progress, train
 
 

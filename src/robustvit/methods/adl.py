@@ -1,4 +1,4 @@
-"""ADL as a method: the attention diversification loss on the pictures of a batch, for any network that `record` reads."""
+"""ADL as a method: the attention diversification loss on the images of a batch, for any network that `record` reads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class AdlConfig(MethodConfig):
         prefix: "exclude" leaves class and distillation tokens out, "include" counts them as tokens like others.
         per_head: every head by itself instead of their mean.
         chunk: rows of the maps that exist at a time; the network then keeps its fused attention. 0 keeps whole maps, which
-            is faster, and takes heads * N^2 numbers a layer and picture.
+            is faster, and takes heads * N^2 numbers a layer and image.
     """
 
     weight: float = 1.0
@@ -86,7 +86,7 @@ class AdlConfig(MethodConfig):
 
 
 class Adl(Method):
-    """Adds lambda * ADL of the batch's own pictures; companions of other methods do not count."""
+    """Adds lambda * ADL of the batch's own images; companions of other methods do not count."""
 
     name = "adl"
 

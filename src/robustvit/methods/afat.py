@@ -185,7 +185,7 @@ class Afat(Method):
         elif choice.leaf.grad is not None:  # of loss_scale * share * (lambda L_align + what leaks)
             gradient = choice.leaf.grad * (self.config.corruption_grad_scale / (self.config.weight * loss_scale))
         else:
-            raise RuntimeError("AFAT's corrupted pictures took no part in the backward pass; add its term to the loss")
+            raise RuntimeError("AFAT's corrupted images took no part in the backward pass; add its term to the loss")
         choice.mask.backward(gradient)  # clipped to +-1 a patch on its way through `keep_mask`
 
     def update(self, reduce: Callable[[Sequence[Tensor]], None]) -> dict[str, float]:
@@ -217,6 +217,6 @@ class Afat(Method):
 
 
 def _uses_batch_statistics(network: nn.Module) -> bool:
-    """Whether what the network says about a picture depends on the others of its batch."""
+    """Whether what the network says about an image depends on the others of its batch."""
     norms = (m for m in network.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm))
     return any(norm.training or norm.running_mean is None for norm in norms)

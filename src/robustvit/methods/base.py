@@ -7,7 +7,7 @@ corruption network) with an optimizer and a state of their own.
 
 One step of the loop, in order:
 
-    companion(step) of each method          # further pictures for the same forward pass
+    companion(step) of each method          # further images for the same forward pass
     step.outputs, step.companions           # what the network answers
     terms(step) of each method              # weighted loss terms, added to those of the task
     backward of the sum
@@ -40,8 +40,8 @@ class Needs:
         attention: `outputs.tape.attention`; the network then computes attention explicitly.
         features: `outputs.tape.features`.
         token_logits: `outputs.token_logits`; the network must have a token head.
-        spatial_view: `step.view`, the same pictures with the spatial augmentations alone (STL).
-        unmixed_view: `step.unmixed`, the pictures as they are before they are mixed, but erased.
+        spatial_view: `step.view`, the same images with the spatial augmentations alone (STL).
+        unmixed_view: `step.unmixed`, the images as they are before they are mixed, but erased.
     """
 
     attention: bool = False
@@ -87,8 +87,8 @@ class Step:
             recorded.
         images: [B, 3, H, W], normalised, after every augmentation and mixing.
         targets: as the task collates and mixes them: of a classifier [B, K], mixed and smoothed.
-        seeds: one a sample, of (run seed, epoch, sample id): randomness drawn from them depends on neither batch nor process.
-        share: B over the pictures of the whole update (all processes and micro-batches). Terms are means over this batch;
+        seeds: one per sample, of (run seed, epoch, sample id): what is drawn from them depends on neither batch nor process.
+        share: B over the images of the whole update (all processes and micro-batches). Terms are means over this batch;
             the loop multiplies their sum by `share`.
         epoch: as a fraction, 1.5 in the middle of the second.
         mean, std: of the normalisation.
@@ -96,7 +96,7 @@ class Step:
         unmixed: [B, 3, H, W], `images` without mixing, where a method needs `unmixed_view`.
         mix: how `images` were mixed; None for not at all.
         outputs: of `images`.
-        companions: outputs of the pictures that methods gave along, by the method's name.
+        companions: outputs of the images that methods gave along, by the method's name.
     """
 
     task: Task
@@ -171,7 +171,7 @@ class MethodContext:
     Attributes:
         network: to be trained.
         num_classes: K.
-        img_size: (H, W) of the pictures.
+        img_size: (H, W) of the images.
         device: of the network.
         seed: of the run; parts of a method start from it.
         load_network: (name, checkpoint or "", options) -> a network in eval mode on the device, for teachers and labelers.
@@ -192,7 +192,7 @@ class Method:
     needs: Needs = Needs()
 
     def companion(self, step: Step) -> Tensor | None:
-        """Pictures [B, 3, H, W] to go through the network in one batch with `step.images`, in front of them."""
+        """Images [B, 3, H, W] to go through the network in one batch with `step.images`, in front of them."""
         return None
 
     def terms(self, step: Step) -> dict[str, Tensor]:

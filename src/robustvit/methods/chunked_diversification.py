@@ -1,6 +1,6 @@
 """ADL without attention maps: some rows at a time, computed again for the gradient.
 
-The map of one layer has heads * N^2 entries: 268 MB for 4 heads and the 4096 tokens of a 1024x1024 picture, and several times
+The map of one layer has heads * N^2 entries: 268 MB for 4 heads and the 4096 tokens of a 1024x1024 image, and several times
 that on the way to the loss and back. Here the network keeps its fused attention, and ADL computes rows from queries and keys
 (`Tape.rows`) twice, once for their centre and once for their cosines with it, and both again in the backward pass. Values and
 gradients are those of `attention_diversification` to rounding.
@@ -42,7 +42,7 @@ def chunked_attention_diversification(
 
     Args:
         rows: per layer, from `Tape.rows`.
-        chunk: rows of every picture that exist at a time. Windows of Swin are small and stay whole: their layers are computed
+        chunk: rows of every image that exist at a time. Windows of Swin are small and stay whole: their layers are computed
             one at a time.
         tau, variant, prefix_tokens, regions, per_head: see `attention_diversification`.
 

@@ -1,4 +1,4 @@
-"""Distillation: a trained teacher sees the same pictures, and the student learns its answers beside the labels.
+"""Distillation: a trained teacher sees the same images, and the student learns its answers beside the labels.
 
 Soft and hard teachers as DeiT defines them ("Training data-efficient image transformers & distillation through attention",
 2021, Eq. 2 and 3), which FAN's Table 2 compares.
@@ -23,7 +23,7 @@ Kind = Literal["soft", "hard"]
 
 
 def soft_distillation(logits: Tensor, teacher_logits: Tensor, temperature: float) -> Tensor:
-    """T^2 KL(softmax(z_t / T) || softmax(z_s / T)), the mean over pictures (Eq. 2), in float32.
+    """T^2 KL(softmax(z_t / T) || softmax(z_s / T)), the mean over images (Eq. 2), in float32.
 
     Args:
         logits, teacher_logits: [B, K] of student and teacher.
@@ -35,7 +35,7 @@ def soft_distillation(logits: Tensor, teacher_logits: Tensor, temperature: float
 
 
 def hard_distillation(logits: Tensor, teacher_logits: Tensor) -> Tensor:
-    """The cross-entropy with the teacher's best class, without smoothing, the mean over pictures (Eq. 3), in float32.
+    """The cross-entropy with the teacher's best class, without smoothing, the mean over images (Eq. 3), in float32.
 
     Args:
         logits, teacher_logits: [B, K] of student and teacher.
@@ -102,7 +102,7 @@ class DistillationConfig(MethodConfig):
 
 
 class Distillation(Method):
-    """Adds alpha * distillation on the pictures as the student gets them, mixed and erased, in the teacher's normalisation.
+    """Adds alpha * distillation on the images as the student gets them, mixed and erased, in the teacher's normalisation.
 
     Args:
         config: its options.

@@ -28,7 +28,7 @@ class PatchAugmentConfig(MethodConfig):
     """Options of the augmentation.
 
     Attributes:
-        weight: of the cross-entropy of the augmented pictures.
+        weight: of the cross-entropy of the augmented images.
         patch_size: side of a patch in pixels.
         crop_prob, noise_prob, flip_prob: probability of each change, a patch.
         crop_scale: least share of the patch's area that a crop keeps.
@@ -58,7 +58,7 @@ class PatchAugmentConfig(MethodConfig):
 
 
 class PatchAugment(Method):
-    """Sends the augmented pictures through the network in a pass of their own."""
+    """Sends the augmented images through the network in a pass of their own."""
 
     name = "patch_augment"
 
@@ -77,8 +77,8 @@ def augment_patches(
     """Crops, then noise, then flips of single patches, clamped to the range of pixels.
 
     Args:
-        x: normalised pictures [B, 3, H, W].
-        seeds: one a sample.
+        x: normalised images [B, 3, H, W].
+        seeds: one per sample.
         config: probabilities and strengths.
         mean, std: of the normalisation.
     """

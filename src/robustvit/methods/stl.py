@@ -1,7 +1,7 @@
 """STL in training: stage 1 makes a labeler of tokens, stage 2 a student that learns from it (STL, sections 3.1 and 3.2).
 
 Both networks have a token head. The image label on the class token is the loop's own cross-entropy; the methods here add the
-term of the tokens. The labeler sees the pictures with the spatial augmentations alone, the student all of them.
+term of the tokens. The labeler sees the images with the spatial augmentations alone, the student all of them.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Supervision = Literal["pooled", "every_token"]
 """Where stage 1 puts the image label: on the mean of the tokens (Eq. 2), or on every token (an ablation)."""
 
 TokenMix = Literal["none", "match"]
-"""Whether token labels are mixed: not at all, as published, or as the picture was (ours): mixup blends, cutmix by cell."""
+"""Whether token labels are mixed: not at all, as published, or as the image was (ours): mixup blends, cutmix by cell."""
 
 LabelerView = Literal["spatial", "unmixed", "student"]
-"""What the labeler sees, the rows of Table 6: the pictures with spatial augmentations alone; with RandAugment and erasing too;
+"""What the labeler sees, the rows of Table 6: the images with spatial augmentations alone; with RandAugment and erasing too;
 or all that the student sees, mixing included."""
 
 
@@ -134,7 +134,7 @@ class StudentConfig(MethodConfig):
                 "or folder of its run), or untrained=True to try things out"
             )
         if self.labeler_view == "student" and self.token_mix == "match":
-            raise ValueError("labeler_view='student' labels pictures that are mixed already; leave token_mix at 'none'")
+            raise ValueError("labeler_view='student' labels images that are mixed already; leave token_mix at 'none'")
         if not 0 <= self.smoothing < 1:
             raise ValueError(f"smoothing={self.smoothing!r} is not possible; give 0 or more and less than 1")
 
@@ -148,7 +148,7 @@ class StudentConfig(MethodConfig):
 
 
 class StlStudent(Method):
-    """`beta` times the mean over pictures and tokens of CE(token, q), q from the labeler (Eq. 5)."""
+    """`beta` times the mean over images and tokens of CE(token, q), q from the labeler (Eq. 5)."""
 
     name = "stl_student"
 

@@ -100,13 +100,13 @@ def resize_labels(labels: Tensor, grid: tuple[int, int], to: tuple[int, int]) ->
 
 
 def mix_labels(labels: Tensor, mix: Mix, grid: tuple[int, int], img_size: tuple[int, int]) -> Tensor:
-    """Label maps mixed as the pictures were, which STL does not do: mixup blends them, cutmix takes what a cell shows.
+    """Label maps mixed as the images were, which STL does not do: mixup blends them, cutmix takes what a cell shows.
 
     Args:
         labels: [B, N, K] with N = Hp Wp of `grid`.
-        mix: how the pictures were mixed with the reversed batch.
+        mix: how the images were mixed with the reversed batch.
         grid: (Hp, Wp).
-        img_size: (H, W) of the pictures, in which the box is.
+        img_size: (H, W) of the images, in which the box is.
     """
     if mix.box is None:
         return mix.lam * labels + (1 - mix.lam) * labels.flip(0)

@@ -22,7 +22,7 @@ from robustvit.sweeping.inputs import weights_digest
 from robustvit.sweeping.plan import RECORD, Measuring, PlannedCell
 from robustvit.sweeping.result import SweepCell
 from robustvit.training.distributed import choose_device
-from robustvit.training.run import NotFiniteError
+from robustvit.training.not_finite import NotFiniteError
 from robustvit.training.train import Progress, train
 
 __all__ = ["Told", "complete_cell", "run_cell"]

@@ -23,7 +23,7 @@ from robustvit.sweeping.plan import RECORD, Measuring, PlannedCell, SweepPlan, S
 from robustvit.tasks.registry import task_named
 from robustvit.training.config import TrainConfig
 from robustvit.training.networks import network_of
-from robustvit.training.training_sets import TrainingPictures, training_pictures
+from robustvit.training.training_sets import TrainingSamples, training_samples
 
 __all__ = ["check_inputs", "weights_digest"]
 
@@ -83,7 +83,7 @@ class _Inputs:
     def __init__(self, measuring: Measuring) -> None:
         self.measuring, self.known = measuring, dict[Any, bytes]()
         self.digests: dict[Any, Digest | str] = {}
-        self.trained: dict[Any, TrainingPictures] = {}
+        self.trained: dict[Any, TrainingSamples] = {}
 
     def of(self, planned: PlannedCell) -> str:
         parts: dict[str, Digest | str] = {TRAINING: MISSING, MEASURED: MISSING}
@@ -109,12 +109,12 @@ class _Inputs:
     def _training(self, config: TrainConfig, size: tuple[int, int]) -> Digest | str:
         key = ("training", config.data, config.loop.seed if config.data.train_limit else 0, size)
         if key not in self.digests:
-            pictures = training_pictures(task_named(config.task), config.data, seed=config.loop.seed)
+            pictures = training_samples(task_named(config.task), config.data, seed=config.loop.seed)
             pictures.draw_at(size)
             digest = Digest(self.known)
             digest.add_array(pictures.places)
             for part in pictures.parts:
-                add_samples(digest, part.pictures)
+                add_samples(digest, part.samples)
             self.digests[key], self.trained[key[1]] = digest, pictures
         return self.digests[key]
 

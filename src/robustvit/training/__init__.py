@@ -1,1 +1,1 @@
-"""Training: one loop for every network, method and data set."""
+"""Training: one loop for every network, method and dataset."""

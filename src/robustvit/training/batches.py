@@ -1,6 +1,6 @@
 """Training batches: any process, from any update on, in a thread beside the network or in worker processes; always the same.
 
-    data = TrainingData(task, training_pictures(task, config.data, seed=0), config.data, config.augment, (32, 32), seed=0)
+    data = TrainingData(task, training_samples(task, config.data, seed=0), config.data, config.augment, (32, 32), seed=0)
     for micro_batches in data.batches(128, start_update=300, epochs=10): ...
 
 What comes out is 8-bit and unmixed; `inputs.prepare` does the rest on the network's device.
@@ -27,38 +27,36 @@ from robustvit.runtime.randomness import keyed_seed
 from robustvit.tasks.base import Task
 from robustvit.training.augment.augmentation import Augmentation, Pixels
 from robustvit.training.augment.mixing import is_mixing
+from robustvit.training.base_cache import BaseImages
 from robustvit.training.config import AugmentConfig, DataConfig
 from robustvit.training.inputs import Batch
-from robustvit.training.picture_cache import BasePictures
 from robustvit.training.sampling import Sampling, Shard
-from robustvit.training.training_sets import TrainingPictures
+from robustvit.training.training_sets import TrainingSamples
 
 __all__ = ["Batch", "ShardMaker", "TrainingData"]
 
 _MOST_IN_A_ROW = 1000
-"""Pictures that may be unreadable one after the other."""
+"""Images that may be unreadable one after the other."""
 
 
 class ShardMaker(Dataset[Batch]):
     """Makes the batch of a shard: `maker[shard]`."""
 
-    def __init__(
-        self, task: Task, pictures: TrainingPictures, bases: BasePictures, augmentation: Augmentation, seed: int
-    ) -> None:
-        self.task, self.pictures, self.bases, self.augmentation, self.seed = task, pictures, bases, augmentation, seed
+    def __init__(self, task: Task, samples: TrainingSamples, bases: BaseImages, augmentation: Augmentation, seed: int) -> None:
+        self.task, self.samples, self.bases, self.augmentation, self.seed = task, samples, bases, augmentation, seed
 
     def __getitem__(self, shard: Shard) -> Batch:
         found: list[Pixels] = []
         ids, seeds, targets = [], [], []
         unreadable: list[tuple[str, str]] = []
-        slots = zip(shard.pictures, shard.repetitions, self.bases.get(shard.pictures), strict=True)
+        slots = zip(shard.positions, shard.repetitions, self.bases.get(shard.positions), strict=True)
         for position, repetition, item in slots:
             purpose: tuple[int | str, ...] = (repetition,) if repetition else ()
             if isinstance(item, UnreadablePictureError):
-                unreadable.append((self.pictures.id(position), str(item)))
+                unreadable.append((self.samples.id(position), str(item)))
                 purpose = (*purpose, "instead of", unreadable[-1][0])
                 position, item = self._next_readable(position, unreadable)
-            name = self.pictures.id(position)
+            name = self.samples.id(position)
             found.append(item[0])
             targets.append(item[1])
             ids.append(name)
@@ -69,46 +67,45 @@ class ShardMaker(Dataset[Batch]):
         return Batch(torch.from_numpy(images), self.task.collate(placed), seeds, ids, as_tensor, unreadable)
 
     def _next_readable(self, position: int, unreadable: list[tuple[str, str]]) -> tuple[int, tuple[Pixels, Any]]:
-        """The first readable picture after `position`, in the order of the data set."""
-        tried = min(len(self.pictures) - 1, _MOST_IN_A_ROW)
+        """The first readable image after `position`, in the order of the dataset."""
+        tried = min(len(self.samples) - 1, _MOST_IN_A_ROW)
         for step in range(1, tried + 1):
-            candidate = (position + step) % len(self.pictures)
+            candidate = (position + step) % len(self.samples)
             (item,) = self.bases.get([candidate])
             if not isinstance(item, UnreadablePictureError):
                 return candidate, item
         name, reason = unreadable[-1]
         raise ValueError(
-            f"{name} and the {tried} training pictures after it cannot be read ({reason}); look at the files, or leave them "
-            "out"
+            f"{name} and the {tried} training images after it cannot be read ({reason}); look at the files, or leave them out"
         )
 
 
 class TrainingData:
-    """The training pictures of a run.
+    """The training images of a run.
 
     Args:
         task: what is learned from them.
-        pictures: the set; generated ones are drawn at `img_size` from here on.
+        samples: the set; generated ones are drawn at `img_size` from here on.
         data: how they are read.
         augment: what happens to them.
         img_size: (H, W).
         seed: of the run.
         spatial_view: make STL's second view too.
-        mean: of the normalisation, where `augment` leaves it to the network; its colour fills what is outside a picture.
+        mean: of the normalisation, where `augment` leaves it to the network; its colour fills what is outside an image.
 
     Attributes:
         classes: names in the order of the labels; empty where nobody knows them.
         workers: processes that make batches: `data.workers`, but no more than the machine has cores.
-        length: pictures in the set, copies included.
+        length: images in the set, copies included.
 
     Raises:
-        ValueError: no picture can be read, or a setting is not possible.
+        ValueError: no image can be read, or a setting is not possible.
     """
 
     def __init__(
         self,
         task: Task,
-        pictures: TrainingPictures,
+        samples: TrainingSamples,
         data: DataConfig,
         augment: AugmentConfig,
         img_size: tuple[int, int],
@@ -122,16 +119,16 @@ class TrainingData:
         self.workers = min(data.workers, available_cores())
         self.config, self.augment, self.img_size, self.seed = data, augment, img_size, seed
         augmentation = Augmentation(augment, img_size, seed=seed, mean=augment.mean or mean, with_view=spatial_view)
-        pictures.draw_at(img_size)
-        self.pictures = pictures
-        bases = BasePictures(task, self.pictures, augmentation.base, data.cache)
-        self.maker = ShardMaker(task, self.pictures, bases, augmentation, seed)
-        self.classes, self.length = self.pictures.classes, len(self.pictures)
+        samples.draw_at(img_size)
+        self.samples = samples
+        bases = BaseImages(task, self.samples, augmentation.base, data.cache)
+        self.maker = ShardMaker(task, self.samples, bases, augmentation, seed)
+        self.classes, self.length = self.samples.classes, len(self.samples)
 
     def fingerprint(self) -> str:
-        """Of the number of pictures and some of their names; another one means that the set was changed."""
+        """Of the number of images and some of their names; another one means that the set was changed."""
         step = max(1, self.length // 1000)
-        names = [self.pictures.id(position) for position in range(0, self.length, step)]
+        names = [self.samples.id(position) for position in range(0, self.length, step)]
         return hashlib.blake2b(repr((self.length, names, tuple(self.classes))).encode(), digest_size=16).hexdigest()
 
     def updates_per_epoch(self, batch_size: int) -> int:
@@ -155,7 +152,7 @@ class TrainingData:
         """For each update from `start_update` on, the micro-batches of this process. Closing it ends threads and workers.
 
         Args:
-            batch_size: pictures an update, over all processes and micro-batches.
+            batch_size: images an update, over all processes and micro-batches.
             epochs: after which it ends, counted from the first of the run.
             start_update: counted over all epochs; what comes before it is not read.
             rank, world: this process and the number of them.
@@ -196,7 +193,7 @@ def _from_thread(maker: ShardMaker, shards: Iterator[Shard]) -> Generator[Batch,
 
 
 def _from_workers(maker: ShardMaker, shards: Iterable[Shard], workers: int) -> Generator[Batch, None, None]:
-    """Workers are forked where that is possible: they share the memory of pictures, and start at once."""
+    """Workers are forked where that is possible: they share the memory of images, and start at once."""
     end = WorkersEnd()
     loader = DataLoader(
         maker,
@@ -227,4 +224,4 @@ def _start_worker(end: WorkersEnd, _: int) -> None:
     leave_signals_to_parent(end)
     info = torch.utils.data.get_worker_info()
     if info is not None and isinstance(info.dataset, ShardMaker):
-        info.dataset.pictures.reopen_files()
+        info.dataset.samples.reopen_files()

@@ -39,7 +39,7 @@ class ModelConfig:
     Attributes:
         name: ours, a published or any timm name.
         num_classes: None takes the number from the data.
-        img_size: side of the pictures; None takes what the network was made for.
+        img_size: side of the images; None takes what the network was made for.
         tap: number of TAP branches or the name of an alternative; None for none.
         tap_blocks: "all", "shallow", "deep" or block indices.
         token_head: STL's classifier of tokens.
@@ -71,20 +71,20 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Where the pictures come from.
+    """Where the images come from.
 
     Attributes:
         train: class folders, CIFAR, tar, hfds/..., or "scenes:20000", "scenes-easy:20000" (generated).
         val: the same for validation; "" for none.
         train_limit, val_limit: take a fixed random subset of this many; 0 for all.
-        copies: folders with distorted copies of the training pictures (DeepAugment: ROOT/EDSR/CLASS/..., ROOT/CAE/CLASS/...),
+        copies: folders with distorted copies of the training images (DeepAugment: ROOT/EDSR/CLASS/..., ROOT/CAE/CLASS/...),
             added to the training set.
-        repeats: times that a picture comes in one epoch with other augmentations (repeated augmentation); an epoch stays as
-            long, with fewer distinct pictures.
-        ignore_orientation: take pixels as they are stored, as the published recipes do; otherwise pictures are set upright by
+        repeats: times that an image comes in one epoch with other augmentations (repeated augmentation); an epoch stays as
+            long, with fewer distinct images.
+        ignore_orientation: take pixels as they are stored, as the published recipes do; otherwise images are set upright by
             the EXIF tag of cameras.
         workers: processes that read and augment; 0 does it in a thread beside the network.
-        cache: keep decoded pictures in memory: "auto" does if they take less than 1 GB.
+        cache: keep decoded images in memory: "auto" does if they take less than 1 GB.
     """
 
     train: str = "scenes:20000"
@@ -106,17 +106,17 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class AugmentConfig:
-    """What happens to a training picture, in this order. What happens to a sample depends on (seed, epoch, sample) alone.
+    """What happens to a training image, in this order. What happens to a sample depends on (seed, epoch, sample) alone.
 
     Attributes:
         crop: "resized" (random area and ratio, scaled to the size), "padded" (scaled to the size, padded by an eighth, random
-            crop: the habit on 32-pixel pictures) or "none" (scaled to the size).
+            crop: the habit on 32-pixel images) or "none" (scaled to the size).
         scale, ratio: of the resized crop.
         interpolation: "bilinear", "bicubic" or "random" of the two.
         flip: probability of a horizontal flip.
         rand_augment: timm's string, `rand-m9-mstd0.5-inc1`; "" for none.
         color_jitter: strength, used where there is no RandAugment.
-        deepaugment: "noise2net", "self-cae" or "self-sr" breaks half of the pictures with a random network; "" for none.
+        deepaugment: "noise2net", "self-cae" or "self-sr" breaks half of the images with a random network; "" for none.
         mixup, cutmix: parameters of the Beta distribution; 0 for off.
         mix_prob, mix_switch_prob: probability of mixing a batch, and of cutmix where both are on.
         erasing: probability of random erasing.
@@ -176,7 +176,7 @@ class OptimizerConfig:
 
     Attributes:
         name: as timm calls it.
-        lr: peak learning rate, for `lr_batch` pictures an update.
+        lr: peak learning rate, for `lr_batch` images an update.
         lr_batch: the rate becomes lr * batch / lr_batch; 0 takes `lr` as it is, whatever the batch.
         weight_decay: not on biases, norms and what the network excepts.
         layer_decay: factor of the rate from a block to the one before it; None for one rate.
@@ -237,7 +237,7 @@ class LoopConfig:
     """How the run goes.
 
     Attributes:
-        batch_size: pictures an update, over all processes and micro-batches.
+        batch_size: images an update, over all processes and micro-batches.
         accumulate: micro-batches of an update in each process.
         precision: "fp32", "bf16" or "fp16" (with a loss scaler).
         channels_last, compile, grad_checkpointing: as PyTorch means them.

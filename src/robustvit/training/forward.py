@@ -1,7 +1,7 @@
 """One batch through network and methods: companions, the forward pass, and the loss terms.
 
-Methods read what the network computed through `Outputs`; a method's companion pictures go through the network in one batch
-with the pictures themselves, in front of them, so that batch statistics are those of both (docs/afat.md).
+Methods read what the network computed through `Outputs`; a method's companion images go through the network in one batch
+with the images themselves, in front of them, so that batch statistics are those of both (docs/afat.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A batch of 8-bit pictures, and how it becomes what the network and the methods get."""
+"""A batch of 8-bit images, and how it becomes what the network and the methods get."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from robustvit.training.config import AugmentConfig
 __all__ = ["Batch", "Distort", "Inputs", "normalised", "prepare"]
 
 Distort = Callable[[Tensor, Sequence[int]], Tensor]
-"""(normalised pictures [B, 3, H, W], seeds of the samples) -> pictures, some of them distorted."""
+"""(normalised images [B, 3, H, W], seeds of the samples) -> images, some of them distorted."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """b augmented pictures, not yet mixed.
+    """b augmented images, not yet mixed.
 
     Attributes:
         images: uint8 [b, 3, H, W].
         targets: as the task collates them: of a classifier int64 [b].
         seeds: b numbers, of (run seed, sample id, epoch): what happens to a sample later is drawn from them.
-        ids: b names of pictures.
+        ids: b names of images.
         view: uint8 [b, 3, H, W] with the spatial augmentations alone; None where nobody asked for it.
-        unreadable: (id, reason) of pictures that were to be here, and were replaced by the next ones that can be read.
+        unreadable: (id, reason) of images that were to be here, and were replaced by the next ones that can be read.
     """
 
     images: Tensor
@@ -76,7 +76,7 @@ def prepare(
 ) -> Inputs:
     """Mixes, normalises and erases; with `distort`: normalises, distorts, mixes, erases.
 
-    8-bit pictures are mixed before they are normalised and rounded, as timm does while collating. Distorted ones cannot be
+    8-bit images are mixed before they are normalised and rounded, as timm does while collating. Distorted ones cannot be
     8-bit any more; they are mixed as they are. The spatial view is normalised and nothing else.
 
     Args:

@@ -15,8 +15,9 @@ from robustvit.training.batches import Batch
 from robustvit.training.config_io import fingerprint_of
 from robustvit.training.metrics_log import MetricsLog, read_metrics
 from robustvit.training.networks import model_options, save_weights
+from robustvit.training.not_finite import NotFiniteError
 from robustvit.training.result import TrainingResult
-from robustvit.training.run import NotFiniteError, Run
+from robustvit.training.run import Run
 from robustvit.training.validation import Validation
 
 __all__ = ["Keeper"]
@@ -65,7 +66,7 @@ class Keeper:
 
     def _use(self, state: Mapping[str, Any]) -> None:
         """Brings the run to a checkpoint, or says why it is not of this run."""
-        self.run.check_pictures(state)
+        self.run.check_samples(state)
         try:
             self.run.load(state)
             kept = state["keeper"]
@@ -98,7 +99,7 @@ class Keeper:
         """Measures the network, and its average; the better one so far is written to FOLDER/best.
 
         Args:
-            validation: the pictures.
+            validation: the images.
             stop: asked on the way whether to leave off; then it is due when the run is resumed.
         """
         run = self.run

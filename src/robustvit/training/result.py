@@ -23,7 +23,7 @@ class TrainingResult:
         measure: the primary one of the task, in which the scores are: of a classifier, the accuracy.
         score: of the last validation, of the averaged weights where there are any; None without validation.
         best_score: of the network in FOLDER/best.
-        unreadable: training pictures that could not be read, with the reason.
+        unreadable: training images that could not be read, with the reason.
         notes: what a reader should know, e.g. checkpoints that were passed over.
         is_validation_due: the last validation was interrupted; a resumed run begins with it.
     """

@@ -6,7 +6,6 @@ import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import astuple
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,32 +26,19 @@ from robustvit.training.config import TrainConfig
 from robustvit.training.config_io import ConfigError
 from robustvit.training.deepaugment.distortion import Distortion
 from robustvit.training.deepaugment.kinds import build_distortion
-from robustvit.training.distributed import STATISTICS, Workers
+from robustvit.training.distributed import Workers
 from robustvit.training.forward import Forward, TrainedNetwork, loss_terms, needs_of
 from robustvit.training.inputs import prepare
 from robustvit.training.networks import frozen_network, network_of
+from robustvit.training.not_finite import NotFiniteError, not_finite_weights
 from robustvit.training.optimization import Schedule, build_optimizer, total_updates
-from robustvit.training.training_sets import TrainingPictures, training_pictures
+from robustvit.training.training_sets import TrainingSamples, training_samples
 
-__all__ = ["NotFiniteError", "Run"]
+__all__ = ["Run"]
 
-LEARNT_PICTURES = 1000
-"""Training pictures that DeepAugment's own networks learn."""
+LEARNT_IMAGES = 1000
+"""Training images that DeepAugment's own networks learn."""
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-class NotFiniteError(RuntimeError):
-    """The loss became NaN or infinite, and nothing of this update was applied; or the weights did, and they are not saved.
-
-    Attributes:
-        update: from 1.
-        terms: the loss terms.
-        ids: of the pictures in the batch, of all processes.
-    """
-
-    def __init__(self, message: str, update: int, terms: Mapping[str, float], ids: Sequence[str]) -> None:
-        super().__init__(message)
-        self.update, self.terms, self.ids = update, dict(terms), list(ids)
 
 
 class Run:
@@ -72,10 +58,10 @@ class Run:
         check_combination(config)
         self.task = task_named(config.task)
         self.needs = needs_of(config.methods.values())
-        pictures = training_pictures(self.task, config.data, seed=self.seed)
-        self.outputs = self._number_of_outputs(pictures.outputs)
+        samples = training_samples(self.task, config.data, seed=self.seed)
+        self.outputs = self._number_of_outputs(samples.outputs)
         self._build_network()
-        self.data = self._open_data(pictures)
+        self.data = self._open_data(samples)
         self.methods = self._build_methods()
         self.distort = self._build_distortion()
         self.ema = self._build_ema()
@@ -102,11 +88,11 @@ class Run:
             )
         return asked
 
-    def _open_data(self, pictures: TrainingPictures) -> TrainingData:
+    def _open_data(self, samples: TrainingSamples) -> TrainingData:
         config, view = self.config, self.needs.spatial_view
         size = self.protocol.size
         how: Any = dict(seed=self.seed, mean=self.mean, spatial_view=view)
-        return TrainingData(self.task, pictures, config.data, config.augment, size, **how)
+        return TrainingData(self.task, samples, config.data, config.augment, size, **how)
 
     def _build_network(self) -> None:
         """The network, and what it takes."""
@@ -134,14 +120,14 @@ class Run:
         kind = self.config.augment.deepaugment
         if not kind:
             return None
-        images = None if kind == "noise2net" else self._some_pictures()
+        images = None if kind == "noise2net" else self._some_images()
         if self.cache is not None:
             self.cache.parent.mkdir(parents=True, exist_ok=True)
         return build_distortion(kind, mean=self.mean, std=self.std, images=images, cache=self.cache, seed=self.seed)
 
-    def _some_pictures(self) -> Tensor:
+    def _some_images(self) -> Tensor:
         """uint8 [n, 3, H, W], as they come to the network."""
-        count = min(LEARNT_PICTURES, self.data.length // 2 * 2)  # they come in pairs
+        count = min(LEARNT_IMAGES, self.data.length // 2 * 2)  # they come in pairs
         batches = self.data.batches(count, epochs=1, accumulate=1)
         try:
             return next(batches)[0].images
@@ -276,7 +262,7 @@ class Run:
     def check_weights(self) -> None:
         """Raises NotFiniteError where an update has left weights, averages or statistics that no later loss has shown yet."""
         networks = {"": self.network, "average of ": self.ema.module} if self.ema is not None else {"": self.network}
-        wrong = [what + name for what, network in networks.items() for name in _not_finite_weights(network)]
+        wrong = [what + name for what, network in networks.items() for name in not_finite_weights(network)]
         if found := sorted({name for part in self.workers.gather(wrong) for name in part}):
             told = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
             raise NotFiniteError(
@@ -300,11 +286,11 @@ class Run:
             "methods": {method.name: method.state_dict() for method in self.methods},
         }
 
-    def check_pictures(self, state: Mapping[str, Any]) -> None:
-        """Raises ConfigError where a state is of a run with other pictures."""
+    def check_samples(self, state: Mapping[str, Any]) -> None:
+        """Raises ConfigError where a state is of a run with other images."""
         if state.get("pictures", now := self.data.fingerprint()) != now:
             raise ConfigError(
-                f"the pictures of {self.config.data.train} are not those that the run began with (another number, or other "
+                f"the images of {self.config.data.train} are not those that the run began with (another number, or other "
                 "names); restore them, or start a new run in another folder"
             )
 
@@ -318,12 +304,3 @@ class Run:
         for method in self.methods:
             method.load_state_dict(state["methods"][method.name])
         self.updates_done = int(state["update"])
-
-
-def _not_finite_weights(network: nn.Module) -> list[str]:
-    """Parameters, and statistics of batch norm, with a value that is no number; constant buffers may have infinite ones."""
-    statistics = ((name, value) for name, value in network.named_buffers() if name.endswith(STATISTICS))
-    tensors = {
-        name: getattr(value, "to_local", lambda v=value: v)() for name, value in chain(network.named_parameters(), statistics)
-    }
-    return [name for name, value in tensors.items() if not bool(torch.isfinite(value.detach()).all())]

@@ -1,8 +1,8 @@
-"""Which picture comes when: the order of an epoch, its batches, and who makes which part of a batch.
+"""Which image comes when: the order of an epoch, its batches, and who makes which part of a batch.
 
 All processes and micro-batches together work on one global batch, whose order depends on (seed, epoch) alone. It is dealt out
-to S = processes * micro-batches shards so that every picture is in the shard of its mixing partner: mixing pairs picture i of
-B with picture B-1-i, and in each shard the reversed shard has just these partners.
+to S = processes * micro-batches shards so that every image is in the shard of its mixing partner: mixing pairs image i of
+B with image B-1-i, and in each shard the reversed shard has just these partners.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ __all__ = ["Sampling", "Shard", "epoch_order", "shard_offsets"]
 
 @dataclass(frozen=True)
 class Shard:
-    """What one process makes of one micro-batch: b pictures.
+    """What one process makes of one micro-batch: b images.
 
     Attributes:
         epoch: counted from 0.
-        pictures: b positions in the data set.
-        repetitions: b numbers, 0 where a picture comes for the first time in the epoch.
+        positions: b places in the dataset.
+        repetitions: b numbers, 0 where an image comes for the first time in the epoch.
     """
 
     epoch: int
-    pictures: tuple[int, ...]
+    positions: tuple[int, ...]
     repetitions: tuple[int, ...]
 
 
 def epoch_order(length: int, *, seed: int, epoch: int, repeats: int = 1) -> NDArray[np.int64]:
-    """int64 [length]: the positions of the pictures in the order of this epoch.
+    """int64 [length]: the positions of the images in the order of this epoch.
 
-    With `repeats` each picture comes that often in a row, and the epoch stays as long: every epoch has other pictures.
+    With `repeats` each image comes that often in a row, and the epoch stays as long: every epoch has other images.
     """
     key = keyed_seed(seed, epoch, "order")
     generator = np.random.RandomState([key >> 32, key & 0xFFFFFFFF])  # its stream is the same in every version of NumPy
@@ -55,7 +55,7 @@ def shard_offsets(batch_size: int, shard: int, shards: int, *, mixing: bool) -> 
     parts, reason = (2 * shards, " in pairs for mixing") if mixing else (shards, "")
     if batch_size < 1 or batch_size % parts:
         raise ValueError(
-            f"a batch of {batch_size} pictures cannot be dealt out{reason} to {shards} processes and micro-batches; give a "
+            f"a batch of {batch_size} images cannot be dealt out{reason} to {shards} processes and micro-batches; give a "
             f"multiple of {parts}, as {max(parts, round(batch_size / parts) * parts)}"
         )
     if not mixing:
@@ -68,10 +68,10 @@ class Sampling:
     """The shards of every batch of a run.
 
     Args:
-        length: pictures in the data set.
-        batch_size: pictures an update, over all shards.
+        length: images in the dataset.
+        batch_size: images an update, over all shards.
         seed: of the run.
-        repeats: times that a picture comes in one epoch.
+        repeats: times that an image comes in one epoch.
 
     Raises:
         ValueError: there is not one full batch.
@@ -80,8 +80,8 @@ class Sampling:
     def __init__(self, length: int, batch_size: int, *, seed: int, repeats: int = 1) -> None:
         if batch_size > length:
             raise ValueError(
-                f"the training set has {length} pictures, less than one batch of {batch_size}; give loop.batch_size={length} "
-                "or less, or more pictures"
+                f"the training set has {length} images, less than one batch of {batch_size}; give loop.batch_size={length} "
+                "or less, or more images"
             )
         if repeats < 1:
             raise ValueError(f"data.repeats={repeats} is not possible; give 1 for plain epochs, 3 for repeated augmentation")

@@ -26,9 +26,10 @@ from robustvit.training.config import TrainConfig
 from robustvit.training.config_io import ConfigError, changed_settings, load_saved_config, save_config
 from robustvit.training.distributed import choose_device, join_workers
 from robustvit.training.keeper import Keeper
+from robustvit.training.not_finite import NotFiniteError
 from robustvit.training.result import TrainingResult
-from robustvit.training.run import NotFiniteError, Run
-from robustvit.training.training_sets import validation_pictures
+from robustvit.training.run import Run
+from robustvit.training.training_sets import validation_samples
 from robustvit.training.validation import Validation
 
 __all__ = ["Progress", "TrainingResult", "train"]
@@ -151,7 +152,7 @@ def _make(folder: Path) -> None:
 
 
 def _validation(run: Run) -> Validation | None:
-    samples = validation_pictures(
+    samples = validation_samples(
         run.task, run.config.data, img_size=run.protocol.size, seed=run.seed, classes=run.data.classes
     )
     if samples is None:

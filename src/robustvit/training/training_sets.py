@@ -1,6 +1,6 @@
-"""The pictures of a run: the training set with its distorted copies, and the validation set with the same classes.
+"""The images of a run: the training set with its distorted copies, and the validation set with the same classes.
 
-Training takes pictures in any order, so it needs sets with access by position: class folders, CIFAR, .tar files, `hfds/...`
+Training takes images in any order, so it needs sets with access by position: class folders, CIFAR, .tar files, `hfds/...`
 and `scenes`.
 """
 
@@ -23,7 +23,7 @@ from robustvit.tasks.base import Task
 from robustvit.tasks.relabelled import Relabelled
 from robustvit.training.config import DataConfig
 
-__all__ = ["Decoded", "TrainingPictures", "training_pictures", "validation_pictures"]
+__all__ = ["Decoded", "TrainingSamples", "training_samples", "validation_samples"]
 
 
 @dataclass(frozen=True)
@@ -39,18 +39,18 @@ class _Part:
     """A set with access by position.
 
     Attributes:
-        pictures: the set.
+        samples: the set.
         prefix: of the ids, so that a copy is not taken for its original.
     """
 
-    pictures: Any
+    samples: Any
     prefix: str = ""
 
     def drawn_at(self, size: tuple[int, int]) -> _Part:
-        return replace(self, pictures=self.pictures.at_size(size)) if hasattr(self.pictures, "at_size") else self
+        return replace(self, samples=self.samples.at_size(size)) if hasattr(self.samples, "at_size") else self
 
 
-class TrainingPictures:
+class TrainingSamples:
     """The training set: some positions of one or several sets.
 
     Attributes:
@@ -61,7 +61,7 @@ class TrainingPictures:
     def __init__(self, parts: Sequence[_Part], classes: Sequence[str], outputs: int) -> None:
         self.parts, self.classes, self.outputs = tuple(parts), tuple(classes), outputs
         self.places = np.concatenate(  # [N, 2]: part, position in it
-            [np.stack(np.broadcast_arrays(p, np.arange(len(part.pictures))), 1) for p, part in enumerate(self.parts)]
+            [np.stack(np.broadcast_arrays(p, np.arange(len(part.samples))), 1) for p, part in enumerate(self.parts)]
         )
         self.ids: list[str | None] = [None] * len(self.places)
 
@@ -69,7 +69,7 @@ class TrainingPictures:
         return len(self.places)
 
     def draw_at(self, size: tuple[int, int]) -> None:
-        """Gives generated pictures the size (H, W); others have that of their files."""
+        """Gives generated images the size (H, W); others have that of their files."""
         self.parts = tuple(part.drawn_at(size) for part in self.parts)
 
     def keep(self, count: int, seed: int) -> None:
@@ -82,20 +82,20 @@ class TrainingPictures:
         name = self.ids[position]
         if name is None:
             part, place = self._place(position)
-            name = self.ids[position] = part.prefix + part.pictures.at(place).id
+            name = self.ids[position] = part.prefix + part.samples.at(place).id
         return name
 
     def read(self, positions: Sequence[int]) -> list[Decoded | UnreadablePictureError]:
         """The samples at these positions, or why they cannot be read; all at once where the set can (`read_many`)."""
-        if len(self.parts) == 1 and hasattr(self.parts[0].pictures, "read_many"):
-            read = self.parts[0].pictures.read_many(self.places[list(positions), 1].tolist())
+        if len(self.parts) == 1 and hasattr(self.parts[0].samples, "read_many"):
+            read = self.parts[0].samples.read_many(self.places[list(positions), 1].tolist())
             return [Decoded(image, target) for image, target in read]
         return [_decoded(*self._place(position)) for position in positions]
 
     def reopen_files(self) -> None:
         """To be called in a new process: a tar file that is open in two processes has one place of reading for both."""
         for part in self.parts:
-            state = getattr(getattr(part.pictures, "reader", None), "tar_state", None)
+            state = getattr(getattr(part.samples, "reader", None), "tar_state", None)
             if state is not None:
                 for opened in (state, *state.children.values()):
                     opened.reset()
@@ -106,7 +106,7 @@ class TrainingPictures:
 
 
 def _decoded(part: _Part, place: int) -> Decoded | UnreadablePictureError:
-    sample = part.pictures.at(place)
+    sample = part.samples.at(place)
     try:
         return Decoded(sample.open(), sample.target())
     except UnreadablePictureError as error:
@@ -115,7 +115,7 @@ def _decoded(part: _Part, place: int) -> Decoded | UnreadablePictureError:
 
 def _is_limited(setting: str, count: int, length: int) -> bool:
     if count < 0:
-        raise ValueError(f"data.{setting}={count} is not possible; give a number of pictures, or 0 for all of them")
+        raise ValueError(f"data.{setting}={count} is not possible; give a number of images, or 0 for all of them")
     return 0 < count < length
 
 
@@ -126,11 +126,11 @@ def chosen_positions(length: int, count: int, seed: int) -> NDArray[np.int64]:
     return np.sort(generator.permutation(length)[:count])
 
 
-def training_pictures(task: Task, config: DataConfig, *, seed: int) -> TrainingPictures:
-    """The pictures of `config.train` and the copies of `config.copies`; of all of these, `train_limit` if that is set.
+def training_samples(task: Task, config: DataConfig, *, seed: int) -> TrainingSamples:
+    """The images of `config.train` and the copies of `config.copies`; of all of these, `train_limit` if that is set.
 
     They are opened before the network, which is built for their number of classes; only then is its image size known, which
-    `TrainingPictures.draw_at` takes.
+    `TrainingSamples.draw_at` takes.
 
     Args:
         task: what is learned from them.
@@ -141,23 +141,23 @@ def training_pictures(task: Task, config: DataConfig, *, seed: int) -> TrainingP
         FileNotFoundError, LayoutError: they are not there, cannot be read in any order, or there is nothing to learn.
         ValueError: copies of other classes, or a negative limit.
     """
-    clean = _clean_pictures(task, config)
+    clean = _clean_samples(task, config)
     parts = [_Part(clean), *_copies(config, clean.classes)]
-    pictures = TrainingPictures(parts, clean.classes, task.outputs(clean))
-    pictures.keep(config.train_limit, seed)
-    return pictures
+    samples = TrainingSamples(parts, clean.classes, task.outputs(clean))
+    samples.keep(config.train_limit, seed)
+    return samples
 
 
-def _clean_pictures(task: Task, config: DataConfig) -> Any:
+def _clean_samples(task: Task, config: DataConfig) -> Any:
     source = config.train
     if not source:
         raise ValueError("data.train is empty; give a folder of class folders, a .tar file, cifar10:FOLDER or scenes:20000")
-    pictures: Any = task.open(source, split="train", ignore_orientation=config.ignore_orientation)
-    if not hasattr(pictures, "at"):
+    samples: Any = task.open(source, split="train", ignore_orientation=config.ignore_orientation)
+    if not hasattr(samples, "at"):
         raise LayoutError(f"data.train={source} has no access by position; give class folders or a .tar file")
-    if not len(pictures):
-        raise LayoutError(f"data.train={source} has no pictures")
-    return pictures
+    if not len(samples):
+        raise LayoutError(f"data.train={source} has no images")
+    return samples
 
 
 def _copies(config: DataConfig, classes: Sequence[str]) -> Iterator[_Part]:
@@ -172,9 +172,9 @@ def _copies(config: DataConfig, classes: Sequence[str]) -> Iterator[_Part]:
         if not classes:
             raise LayoutError(f"data.copies={root} cannot join a training set whose classes have no names")
         for folder in _folders_of_classes(path):
-            pictures = folder_pictures(folder, ignore_orientation=config.ignore_orientation)
-            labels = _matched(folder, pictures.classes, classes)
-            yield _Part(Relabelled(pictures, labels, classes), f"copies{number}/{folder.name}/")
+            samples = folder_pictures(folder, ignore_orientation=config.ignore_orientation)
+            labels = _matched(folder, samples.classes, classes)
+            yield _Part(Relabelled(samples, labels, classes), f"copies{number}/{folder.name}/")
 
 
 def _folders_of_classes(path: Path) -> list[Path]:
@@ -194,7 +194,7 @@ def _matched(folder: Path, own: Sequence[str], classes: Sequence[str]) -> tuple[
     return tuple(classes.index(name) for name in own)
 
 
-def validation_pictures(
+def validation_samples(
     task: Task,
     config: DataConfig,
     *,
@@ -203,15 +203,15 @@ def validation_pictures(
     classes: Sequence[str] = (),
     split: Split = "val",
 ) -> SampleSet | None:
-    """The pictures of `config.val` with the labels of the training set; None if there are none to be.
+    """The images of `config.val` with the labels of the training set; None if there are none to be.
 
     Args:
         task: what is learned from them.
         config: where they are.
-        img_size: (H, W) of generated pictures.
+        img_size: (H, W) of generated images.
         seed: of the random subset.
         classes: of the training set; the validation set may lack some, but has no others.
-        split: of the data set.
+        split: of the dataset.
 
     Raises:
         FileNotFoundError, LayoutError: they are not there.
@@ -220,13 +220,13 @@ def validation_pictures(
     if not config.val:
         return None
     how: Any = dict(scene_size=img_size, ignore_orientation=config.ignore_orientation)
-    pictures = task.open(config.val, split=split, **how)
-    if not len(pictures):
-        raise LayoutError(f"data.val={pictures.name} has no pictures")
+    samples = task.open(config.val, split=split, **how)
+    if not len(samples):
+        raise LayoutError(f"data.val={samples.name} has no images")
     try:
-        pictures = task.with_classes(pictures, classes)
+        samples = task.with_classes(samples, classes)
     except ValueError as error:
         raise ValueError(f"data.val={config.val}: {error}; rename its folders, or leave them out") from error
-    if _is_limited("val_limit", config.val_limit, len(pictures)):
-        return SomeSamples(pictures, chosen_positions(len(pictures), config.val_limit, seed).tolist())
-    return pictures
+    if _is_limited("val_limit", config.val_limit, len(samples)):
+        return SomeSamples(samples, chosen_positions(len(samples), config.val_limit, seed).tolist())
+    return samples

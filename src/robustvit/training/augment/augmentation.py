@@ -1,8 +1,8 @@
-"""What happens to a training picture on its own: crop, flip, RandAugment or colour jitter. Each draw comes from its seed.
+"""What happens to a training image on its own: crop, flip, RandAugment or colour jitter. Each draw comes from its seed.
 
-A picture is first brought to a *base* that can be kept in memory: scaled to the final size, or, where a crop of random area
+An image is first brought to a *base* that can be kept in memory: scaled to the final size, or, where a crop of random area
 is to be taken, as it was decoded. Crop and flip of a base at the final size are copies of rows and columns, for a whole batch
-in one go: this is the path of 32-pixel pictures, where every microsecond counts.
+in one go: this is the path of 32-pixel images, where every microsecond counts.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class Augmented(NamedTuple):
 
 
 class Augmentation:
-    """Turns bases into training pictures.
+    """Turns bases into training images.
 
     Args:
         config: what to do.
         size: (H, W) of the result.
-        seed: of the run; draws the filter that scales a picture once for all epochs.
-        mean: of the normalisation, whose colour fills what lies outside a picture.
+        seed: of the run; draws the filter that scales an image once for all epochs.
+        mean: of the normalisation, whose colour fills what lies outside an image.
         with_view: make the spatial view too.
 
     Raises:
@@ -129,7 +129,7 @@ class Augmentation:
         reseed(keyed_seed(seed, "crop"))
         crop = keyed_copy("transforms").RandomResizedCropAndInterpolation
         top, left, height, width = crop.get_params(image, self.config.scale, self.config.ratio)
-        height, width = max(1, height), max(1, width)  # timm's rounding may leave nothing of a tiny picture
+        height, width = max(1, height), max(1, width)  # timm's rounding may leave nothing of a tiny image
         top, left = min(top, image.height - height), min(left, image.width - width)
         is_flipped = bool(self._is_flipped(np.array([seed], np.uint64))[0])
         return Placement(top, left, height, width, self.size, is_flipped, self._filter(keyed_seed(seed, "filter")))

@@ -1,4 +1,4 @@
-"""timm's random erasing: a box of 2 to 33 % of a normalised picture becomes noise N(0, 1), for each sample from its seed."""
+"""timm's random erasing: a box of 2 to 33 % of a normalised image becomes noise N(0, 1), for each sample from its seed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["erase"]
 
 
 def erase(images: Tensor, seeds: Sequence[int], probability: float) -> Tensor:
-    """Erases in place, and returns the pictures.
+    """Erases in place, and returns the images.
 
     Args:
         images: normalised float [B, 3, H, W].
-        seeds: one a sample.
-        probability: of erasing a picture.
+        seeds: one per sample.
+        probability: of erasing an image.
     """
     eraser = _eraser(str(images.device))
     for image, seed in zip(images, seeds, strict=True):

@@ -29,7 +29,7 @@ def draw_mix(augment: AugmentConfig, seed: int, update: int, height: int, width:
         augment: the parameters of the distributions.
         seed: of the run.
         update: counted over all epochs.
-        height, width: of the pictures in pixels.
+        height, width: of the images in pixels.
     """
     if not is_mixing(augment):
         return None
@@ -47,15 +47,15 @@ def draw_mix(augment: AugmentConfig, seed: int, update: int, height: int, width:
 
 
 def apply_mix(images: Tensor, mix: Mix | None) -> Tensor:
-    """The mixed pictures [B, 3, H, W], in new memory where they are mixed; 8-bit ones are rounded to the nearest integer.
+    """The mixed images [B, 3, H, W], in new memory where they are mixed; 8-bit ones are rounded to the nearest integer.
 
     Raises:
-        ValueError: the number of pictures is odd.
+        ValueError: the number of images is odd.
     """
     if mix is None:
         return images
     if len(images) % 2:
-        raise ValueError(f"{len(images)} pictures cannot be mixed in pairs; give an even batch")
+        raise ValueError(f"{len(images)} images cannot be mixed in pairs; give an even batch")
     if mix.box is not None:
         top, bottom, left, right = mix.box
         mixed = images.clone()

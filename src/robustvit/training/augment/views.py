@@ -30,7 +30,7 @@ class RandAugmentPair:
 
     Args:
         recipe: timm's string, as `rand-m9-mstd0.5-inc1`.
-        fill: colour of what comes in from outside the picture.
+        fill: colour of what comes in from outside the image.
         size: (H, W), of which translations are a share.
         interpolation: "bilinear", "bicubic" or "random" of the two, in spatial operations.
 
@@ -43,7 +43,7 @@ class RandAugmentPair:
         _rand_augment(*self.settings)  # says at once what is wrong with it
 
     def __call__(self, image: Image.Image, seed: int, *, with_view: bool) -> tuple[Image.Image, Image.Image | None]:
-        """(the picture with all operations, with the spatial ones alone or None)."""
+        """(the image with all operations, with the spatial ones alone or None)."""
         policy = _rand_augment(*self.settings)  # not kept: it cannot be sent to a worker
         student = view = image
         for k, operation in enumerate(_chosen(policy, seed)):

@@ -17,16 +17,16 @@ __all__ = ["Distortion", "DistortionKind", "convolve_each"]
 DistortionKind = Literal["noise2net", "self-cae", "self-sr"]
 AT_ONCE = 16
 """Samples in one grouped convolution on an accelerator. On the CPU they go one by one: that is slower for small
-pictures, faster for large ones, and makes the result of a sample the same to the last bit, whatever the batch."""
+images, faster for large ones, and makes the result of a sample the same to the last bit, whatever the batch."""
 
 
 class Distortion(ABC):
     """Distorts a share of the samples, each by a network of its own.
 
-    Whether and how a sample is distorted depends on its picture and its seed alone, never on the rest of the batch.
+    Whether and how a sample is distorted depends on its image and its seed alone, never on the rest of the batch.
 
     Args:
-        mean, std: of the normalisation of the pictures.
+        mean, std: of the normalisation of the images.
         share: of the samples that are distorted.
     """
 
@@ -38,19 +38,19 @@ class Distortion(ABC):
         self.mean, self.std, self.share = torch.tensor(mean)[:, None, None], torch.tensor(std)[:, None, None], share
 
     def __call__(self, images: Tensor, seeds: Sequence[int]) -> Tensor:
-        """The pictures, some of them distorted and clamped to the range of pixels.
+        """The images, some of them distorted and clamped to the range of pixels.
 
         Args:
             images: normalised float [B, 3, H, W].
-            seeds: one a sample, of (run seed, epoch, sample id).
+            seeds: one per sample, of (run seed, epoch, sample id).
 
         Raises:
-            ValueError: the pictures are not float [B, 3, H, W], or there is not a seed for each.
+            ValueError: the images are not float [B, 3, H, W], or there is not a seed for each.
         """
         if images.ndim != 4 or images.shape[1] != 3 or not images.is_floating_point():
-            raise ValueError(f"pictures must be normalised float [B, 3, H, W], got {images.dtype} {list(images.shape)}")
+            raise ValueError(f"images must be normalised float [B, 3, H, W], got {images.dtype} {list(images.shape)}")
         if len(seeds) != len(images):
-            raise ValueError(f"{len(images)} pictures need as many seeds, got {len(seeds)}")
+            raise ValueError(f"{len(images)} images need as many seeds, got {len(seeds)}")
         out = images.clone()
         chosen = self.chosen(seeds)
         at_once = 1 if images.device.type == "cpu" else AT_ONCE
@@ -66,7 +66,7 @@ class Distortion(ABC):
 
     @abstractmethod
     def distort_all(self, pixels: Tensor, seeds: Sequence[int]) -> Tensor:
-        """Distorts every picture: float32 [B, 3, H, W] in 0..1 -> the same shape, not clamped."""
+        """Distorts every image: float32 [B, 3, H, W] in 0..1 -> the same shape, not clamped."""
 
     def to_pixels(self, images: Tensor) -> Tensor:
         return images.float() * self.std.to(images.device) + self.mean.to(images.device)

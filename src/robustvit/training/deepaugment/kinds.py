@@ -35,7 +35,7 @@ def build_distortion(
         kind: "noise2net", "self-cae" or "self-sr".
         mean, std: of the normalisation.
         images: uint8 [n, 3, H, W], of the training set, that "self-cae" and "self-sr" learn; a thousand is enough.
-        cache: file (.safetensors) where the trained network is kept, and taken from if it was trained on the same pictures.
+        cache: file (.safetensors) where the trained network is kept, and taken from if it was trained on the same images.
         seed: of that training.
     """
     if kind not in get_args(DistortionKind):
@@ -43,6 +43,6 @@ def build_distortion(
     if kind == "noise2net":
         return Noise2Net(mean, std)
     if images is None:
-        raise ValueError(f"deepaugment={kind!r} trains a network first: give it training pictures (images=)")
+        raise ValueError(f"deepaugment={kind!r} trains a network first: give it training images (images=)")
     learned = SelfAutoencoder if kind == "self-cae" else SelfUpscaler
     return learned.trained(images, mean, std, cache=cache, seed=seed)

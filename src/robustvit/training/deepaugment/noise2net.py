@@ -19,7 +19,7 @@ class Noise2Net(Distortion):
 
     f widens to `PARTS` groups of `WIDTH` channels, sends them through a hierarchy of random convolutions, each part together
     with the result of the part before it, and narrows to 3 channels. Kernels reach 0 to 3 pixels. Normalisation is over each
-    sample's own map: batch statistics would tie a sample to its batch. e ~ U(0.375, 0.75), here one a sample.
+    sample's own map: batch statistics would tie a sample to its batch. e ~ U(0.375, 0.75), here one per sample.
     """
 
     kind = "noise2net"
@@ -28,7 +28,7 @@ class Noise2Net(Distortion):
 
     def distort_all(self, pixels: Tensor, seeds: Sequence[int]) -> Tensor:
         generators = [sample_generator(seed, self.kind) for seed in seeds]
-        # the strength e belongs to pictures of unit variance: a pale one would drown in what is added
+        # the strength e belongs to images of unit variance: a pale one would drown in what is added
         brightness, contrast = pixels.mean((1, 2, 3), keepdim=True), _contrast(pixels)
         x = (pixels - brightness) / contrast
         low, high = self.STRENGTH
@@ -66,7 +66,7 @@ def _normals(generators: Sequence[torch.Generator], shape: tuple[int, ...], like
 
 
 def _contrast(x: Tensor) -> Tensor:
-    """[B, 1, 1, 1]: the standard deviation of each picture, over channels and pixels."""
+    """[B, 1, 1, 1]: the standard deviation of each image, over channels and pixels."""
     return x.std((1, 2, 3), correction=0, keepdim=True).clamp(min=1e-3)
 
 

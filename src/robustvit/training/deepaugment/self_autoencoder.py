@@ -1,4 +1,4 @@
-"""`self-cae`: a small autoencoder learns the training pictures, and is then broken anew for every sample.
+"""`self-cae`: a small autoencoder learns the training images, and is then broken anew for every sample.
 
 Of the shape of DeepAugment's compressive autoencoder, smaller: two convolutions of stride 2, residual blocks, a code of few
 channels in -1..1, and the way back. The published code is also rounded to one bit per value; on small images too
@@ -27,7 +27,7 @@ from robustvit.training.deepaugment.filter_perturbations import CODE, FILTERS_OF
 __all__ = ["Autoencoder", "SelfAutoencoder", "draw_from", "fit", "learned_network", "repeated_weights", "train_autoencoder"]
 
 CROP = 32
-"""Side of what the networks see of a picture while they learn."""
+"""Side of what the networks see of an image while they learn."""
 STEPS = 400
 BATCH = 16
 LR = 2e-3
@@ -57,7 +57,7 @@ class Autoencoder(nn.Module):
         return self.to_code(x).tanh()
 
     def decode(self, code: Tensor, weights: Tensor | None = None) -> Tensor:
-        """The picture of a code.
+        """The image of a code.
 
         Args:
             code: [B, 16, h, w].
@@ -77,7 +77,7 @@ class Autoencoder(nn.Module):
 
 
 class LearnedDistortion(Distortion):
-    """A distortion by a network that has learned the training pictures, and is then broken.
+    """A distortion by a network that has learned the training images, and is then broken.
 
     Args:
         network: trained.
@@ -132,7 +132,7 @@ class SelfAutoencoder(LearnedDistortion):
 
 
 def train_autoencoder(images: Tensor, seed: int = 0, steps: int = STEPS) -> Autoencoder:
-    """An autoencoder of the pictures, by mean squared error.
+    """An autoencoder of the images, by mean squared error.
 
     Args:
         images: uint8 [n, 3, H, W]; of large ones it sees crops.
@@ -145,15 +145,15 @@ def train_autoencoder(images: Tensor, seed: int = 0, steps: int = STEPS) -> Auto
 def fit(
     network: Callable[[], Network], images: Tensor, seed: int, steps: int, loss: Callable[[Network, Tensor], Tensor]
 ) -> Network:
-    """Trains a network on random crops of pictures: float [B, 3, h, h] in 0..1, where h is a multiple of 4, at most `CROP`.
+    """Trains a network on random crops of images: float [B, 3, h, h] in 0..1, where h is a multiple of 4, at most `CROP`.
 
     The global random state is left as it was.
     """
     if images.ndim != 4 or images.shape[1] != 3 or images.dtype != torch.uint8 or not len(images):
-        raise ValueError(f"training pictures must be uint8 [n, 3, H, W], got {images.dtype} {list(images.shape)}")
+        raise ValueError(f"training images must be uint8 [n, 3, H, W], got {images.dtype} {list(images.shape)}")
     side = min(CROP, *images.shape[-2:]) // 4 * 4
     if not side:
-        raise ValueError(f"training pictures must have 4 pixels or more on each side, got {list(images.shape[-2:])}")
+        raise ValueError(f"training images must have 4 pixels or more on each side, got {list(images.shape[-2:])}")
     draws = torch.Generator().manual_seed(keyed_seed(seed, "batches") >> 1)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(keyed_seed(seed, "weights") >> 1)
@@ -174,7 +174,7 @@ def fit(
 def learned_network(
     network: Callable[[], Network], train: Callable[[Tensor, int], Network], images: Tensor, cache: Path | None, seed: int
 ) -> Network:
-    """What `train(images, seed)` gives, kept in the file `cache`; a file made from other pictures is made anew."""
+    """What `train(images, seed)` gives, kept in the file `cache`; a file made from other images is made anew."""
     if cache is None:
         return train(images, seed)
     digest = hashlib.blake2b(images.contiguous().numpy().tobytes(), digest_size=16).hexdigest()

@@ -1,4 +1,4 @@
-"""`self-sr`: a small network learns to double the size of the training pictures, and is then broken anew for every sample.
+"""`self-sr`: a small network learns to double the size of the training images, and is then broken anew for every sample.
 
 Of the shape of DeepAugment's super-resolution network, smaller: one convolution, a body of residual blocks with a connection
 around it, and an enlargement by pixel shuffling. An image is enlarged and averaged down to its own size:
@@ -64,7 +64,7 @@ class Upscaler(nn.Module):
         return x + convolve_each(F.relu(convolve_each(x, weights[:, 2 * index], first)), weights[:, 2 * index + 1], second)
 
     def finish(self, z: Tensor, x: Tensor) -> Tensor:
-        """From what entered the body and what left it to the enlarged picture."""
+        """From what entered the body and what left it to the enlarged image."""
         return self.tail(z + self.body_end(x)) + 0.5
 
 
@@ -117,7 +117,7 @@ def _each(catalogue: Mapping[str, Perturbation], x: Tensor, generators: Sequence
 
 
 def train_upscaler(images: Tensor, seed: int = 0, steps: int = STEPS) -> Upscaler:
-    """Learns the pictures from themselves at half the size, by mean squared error.
+    """Learns the images from themselves at half the size, by mean squared error.
 
     Args:
         images: uint8 [n, 3, H, W].

@@ -18,9 +18,9 @@ from PIL import Image
 from robustvit.data.samples import UnreadablePictureError
 from robustvit.tasks.base import Task
 from robustvit.training.augment.placement import Placement
-from robustvit.training.training_sets import Decoded, TrainingPictures
+from robustvit.training.training_sets import Decoded, TrainingSamples
 
-__all__ = ["BasePictures"]
+__all__ = ["BaseImages"]
 
 Pixels = NDArray[np.uint8]
 ToBase = Callable[[Image.Image | Pixels, str], tuple[Pixels, Placement | None]]
@@ -30,36 +30,36 @@ AUTO_BYTES = 10**9
 _TRIED = 16
 
 
-class BasePictures:
+class BaseImages:
     """Gives the base and the target of any sample of a set.
 
     Args:
         task: what is learned, which brings targets to the base.
-        pictures: the set.
+        samples: the set.
         to_base: (image, id) -> its base, an array, and how the image was placed there.
         cache: "yes", "no", or "auto": keep them if they take less than 1 GB. Room is made for bases, and targets that are
             numbers or arrays, of the shape of the first; with "yes" others are kept too, by each process on its own.
 
     Raises:
-        ValueError: no picture of several can be read.
+        ValueError: no image of several can be read.
     """
 
-    def __init__(self, task: Task, pictures: TrainingPictures, to_base: ToBase, cache: Literal["auto", "yes", "no"]) -> None:
+    def __init__(self, task: Task, samples: TrainingSamples, to_base: ToBase, cache: Literal["auto", "yes", "no"]) -> None:
         if cache not in ("auto", "yes", "no"):
             raise ValueError(f"data.cache={cache!r} is unknown; choose among auto, yes, no")
-        self.task, self.pictures, self.to_base, self.cache = task, pictures, to_base, cache
+        self.task, self.samples, self.to_base, self.cache = task, samples, to_base, cache
         base, target = self._first()
         self.shape, known = base.shape, np.asarray(target) if _is_array(target) else np.zeros((), np.int64)
         self.target_shape, self.target_dtype = known.shape, known.dtype
-        nbytes = len(pictures) * (base.nbytes + known.nbytes)
+        nbytes = len(samples) * (base.nbytes + known.nbytes)
         self.is_kept = cache == "yes" or (cache == "auto" and nbytes < AUTO_BYTES)
         self._make_room()
 
     def _make_room(self) -> None:
-        count = len(self.pictures) if self.is_kept else 0
+        count = len(self.samples) if self.is_kept else 0
         self.bases = _shared((count, *self.shape), np.uint8)
         self.targets = _shared((count, *self.target_shape), self.target_dtype)
-        self.is_filled = _shared((len(self.pictures),), np.uint8)  # stays 0 where nothing is kept
+        self.is_filled = _shared((len(self.samples),), np.uint8)  # stays 0 where nothing is kept
         self.odd_ones: dict[int, Item] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -94,12 +94,12 @@ class BasePictures:
         return self.bases[position], self._targets(np.array([position]))[0]
 
     def _item(self, position: int, decoded: Decoded) -> Item:
-        base, placement = self.to_base(decoded.image, self.pictures.id(position))
+        base, placement = self.to_base(decoded.image, self.samples.id(position))
         return base, decoded.target if placement is None else self.task.place(decoded.target, placement)
 
     def _made(self, positions: Sequence[int]) -> list[Item | UnreadablePictureError]:
         made: list[Item | UnreadablePictureError] = []
-        for position, decoded in zip(positions, self.pictures.read(positions), strict=True):
+        for position, decoded in zip(positions, self.samples.read(positions), strict=True):
             if isinstance(decoded, Decoded):
                 item = self._item(position, decoded)
                 self._keep(position, *item)
@@ -123,12 +123,12 @@ class BasePictures:
 
     def _first(self) -> Item:
         reason = ""
-        for position in np.linspace(0, len(self.pictures) - 1, _TRIED).astype(int).tolist():
-            (decoded,) = self.pictures.read([position])
+        for position in np.linspace(0, len(self.samples) - 1, _TRIED).astype(int).tolist():
+            (decoded,) = self.samples.read([position])
             if isinstance(decoded, Decoded):
                 return self._item(position, decoded)
-            reason = reason or f"{self.pictures.id(position)}: {decoded}"
-        raise ValueError(f"none of {_TRIED} training pictures that were tried can be read ({reason}); look at the files")
+            reason = reason or f"{self.samples.id(position)}: {decoded}"
+        raise ValueError(f"none of {_TRIED} training images that were tried can be read ({reason}); look at the files")
 
 
 def _is_array(target: Any) -> bool:

@@ -12,6 +12,7 @@ import pytest
 
 import robustvit as rv
 from robustvit.cli import main
+from robustvit.metrics.measures import measure_of
 from robustvit.report.numbers import interval, percent
 from robustvit.runtime.checked_json import read_checked_json
 
@@ -29,7 +30,7 @@ def test_the_table_has_each_attack_with_its_interval_and_its_perturbation(
     for model in results.models:
         for key in ("clean_accuracy", "fgsm_accuracy", "patches_random_accuracy"):
             value = model.summary[key]
-            rows = [line for line in printed.out.splitlines() if key.replace("_", " ") in line]
+            rows = [line for line in printed.out.splitlines() if measure_of(key).words in line]
             assert any(percent(value.value) in row and interval(value) in row for row in rows)
     assert "2.0/255" in printed.out
     assert "vit_nano - fan_vit_nano" in printed.out

@@ -49,7 +49,7 @@ def test_networks_that_no_picture_tells_apart_are_not_called_chance(pictures: Pa
     results = rv.evaluate({"a": Wrong(), "b": Wrong(), "c": ByGrey()}, pictures, "pixelate", examples=0)
     same = results.between("a", "b")[0].summary["mean_accuracy"]
     assert same == Value(0.0, None, None)
-    assert verdict(same) == "no picture tells them apart"
+    assert verdict(same) == "no image tells them apart"
     apart = results.between("c", "a")[0].summary["mean_accuracy"]  # +1 for each of ten pictures
     assert apart == Value(1.0, pytest.approx(2 * 10 / (10 + Z2) - 1), 1.0)
     assert verdict(apart) == ""
@@ -90,4 +90,4 @@ def test_the_demonstration_prints_differences_as_the_report_does(
     assert f"+100.0 ({100 * (2 * 10 / (10 + Z2) - 1):+.1f} to +100.0)" in capsys.readouterr().out
     results = rv.evaluate({"plain": ByGrey(), "robust": ByGrey()}, pictures, ["clean", "pixelate"], examples=0)
     print_demo(results, Path("out"))
-    assert "0.0 (no picture tells them apart)" in capsys.readouterr().out
+    assert "0.0 (no image tells them apart)" in capsys.readouterr().out

@@ -48,7 +48,7 @@ def test_a_page_of_one_network_speaks_of_the_attack_and_of_the_clean_accuracy(re
     found = headline(replace(results, models=(network,), differences=()))
     assert found.subject == "vit_nano"
     assert plain(found.claim) == "gets 25.0 % right under FGSM"
-    assert "of the pictures right as they are, and 25.0 % (20.0 to 30.0 %) of them under FGSM." in plain(found.lines[0])
+    assert "of the images right as they are, and 25.0 % (20.0 to 30.0 %) of them under FGSM." in plain(found.lines[0])
 
 
 def test_networks_are_ranked_by_the_attack_and_by_corruptions_where_there_are_any(results: Results) -> None:

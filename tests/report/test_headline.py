@@ -61,8 +61,8 @@ def test_overlapping_intervals_are_called_chance() -> None:
 def test_networks_that_saw_the_same_pictures_are_told_apart_by_their_difference() -> None:
     close = fake_results(fake_model("a", clean=0.80), fake_model("b", clean=0.81))
     narrow, wide = said(with_differences(close, half=0.003)), said(with_differences(close, half=0.03))
-    assert "the difference on the same pictures is +0.6 points (+0.3 to +0.9)" in narrow  # though the intervals overlap
-    assert "on the same pictures the difference is between \N{MINUS SIGN}2.4 and +3.6 points" in wide
+    assert "the difference on the same images is +0.6 points (+0.3 to +0.9)" in narrow  # though the intervals overlap
+    assert "on the same images the difference is between \N{MINUS SIGN}2.4 and +3.6 points" in wide
     assert "chance" not in narrow
     assert headline(with_differences(close, half=0.03)).claim.endswith("but its lead over a may be chance")
 

@@ -227,7 +227,7 @@ def test_skipped_pictures_are_named_once_for_networks_that_skipped_the_same() ->
     models = [replace(fake_model(name, suite="clean"), skipped=skipped) for name in ("a", "b")]
     text = read(fake_results(*models)).text
     assert text.count("a/1.jpg") == 1
-    assert "2 pictures skipped" in text
+    assert "2 images skipped" in text
 
 
 def test_suites_that_measured_the_same_cells_get_a_heat_map_each() -> None:

@@ -13,14 +13,12 @@ from torch import Tensor, nn
 
 from robustvit.data.layouts import open_samples
 from robustvit.data.samples import Sample, SampleSet
-from robustvit.metrics.measures import DISTANCE, Measure, register
-from robustvit.tasks.base import SummaryMeasures, Task
+from robustvit.metrics.measures import Measure, register
+from robustvit.tasks.base import Answer, SummaryMeasures, Task
 from robustvit.tasks.tallies import Tallies, Tally
 from robustvit.training.augment.placement import Placement
 
-ERROR = register(
-    Measure("colour_error", "Colour error", "Mean distance of the channels.", unit=DISTANCE, higher_is_better=False)
-)
+LIKENESS = register(Measure("colour_likeness", "Colour likeness", "One less the mean distance of the channels."))
 
 
 class Coloured:
@@ -47,8 +45,8 @@ class Coloured:
 
 class MeanColour(Task):
     name = "mean_colour"
-    primary = ERROR
-    summary = SummaryMeasures.of(ERROR)
+    primary = LIKENESS
+    summary = SummaryMeasures.of(LIKENESS)
 
     def open(self, data: str | Path, **options: Any) -> SampleSet:
         return Coloured(open_samples(data, **options))
@@ -69,10 +67,16 @@ class MeanColour(Task):
         return list(network(inputs).cpu())
 
     def tally(self, prediction: Tensor, target: np.ndarray) -> Tally:
-        return {"error": float((prediction - mean_colour(target)).abs().mean())}
+        return {"likeness": max(0.0, 1 - float((prediction - mean_colour(target)).abs().mean()))}
 
     def score(self, tallies: Tallies, counts: np.ndarray) -> dict[str, np.ndarray]:
-        return {ERROR.key: counts @ tallies["error"] / counts.sum(-1)}
+        return {LIKENESS.key: counts @ tallies["likeness"] / counts.sum(-1)}
+
+    def answer(self, prediction: Tensor, target: np.ndarray) -> Answer:
+        return Answer(" ".join(f"{255 * value:.0f}" for value in prediction.tolist()))
+
+    def target_text(self, target: np.ndarray) -> str:
+        return " ".join(f"{255 * value:.0f}" for value in mean_colour(target).tolist())
 
 
 def mean_colour(pixels: np.ndarray) -> Tensor:

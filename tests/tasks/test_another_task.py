@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-from robustvit.metrics import measures
-from robustvit.runtime.plugins import installed
 from robustvit.runtime.weights import read_weights
 from robustvit.training.config_io import ConfigError, load_config
 from robustvit.training.metrics_log import read_metrics
@@ -40,23 +36,6 @@ CHANGES = [
 ]
 
 
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The toy task as an installed package; its measures are gone again afterwards."""
-    folder = tmp_path / "site"
-    (folder / "toy-0.1.dist-info").mkdir(parents=True)
-    (folder / "toy-0.1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 0.1\n")
-    points = "[robustvit.tasks]\nmean_colour = mean_colour:MeanColour\n"
-    (folder / "toy-0.1.dist-info" / "entry_points.txt").write_text(points)
-    shutil.copy(Path(__file__).with_name("mean_colour.py"), folder)
-    monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.setattr(measures, "_TABLE", dict(measures._TABLE))
-    installed.cache_clear()
-    yield folder
-    installed.cache_clear()
-    sys.modules.pop("mean_colour", None)
-
-
 def weights(folder: Path) -> dict[str, torch.Tensor]:
     return read_weights(folder / "weights" / "model.safetensors")
 
@@ -64,12 +43,12 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 @pytest.mark.usefixtures("site")
 def test_another_task_is_trained_and_validated_in_its_own_measure_and_resumes_bit_for_bit(tmp_path: Path) -> None:
     result = train(load_config(None, CHANGES), tmp_path / "whole")
-    validated = [entry for entry in read_metrics(tmp_path / "whole" / "metrics.jsonl") if "val_colour_error" in entry]
+    validated = [entry for entry in read_metrics(tmp_path / "whole" / "metrics.jsonl") if "val_colour_likeness" in entry]
     assert [entry["update"] for entry in validated] == [4, 8]
-    assert result.score == validated[-1]["val_colour_error_ema"]
-    assert result.best_score == min(min(e["val_colour_error"], e["val_colour_error_ema"]) for e in validated)
+    assert result.score == validated[-1]["val_colour_likeness_ema"]
+    assert result.best_score == max(max(e["val_colour_likeness"], e["val_colour_likeness_ema"]) for e in validated)
     summary = json.loads((tmp_path / "whole" / "summary.json").read_text())
-    assert (summary["colour_error"], summary["best_colour_error"]) == (result.score, result.best_score)
+    assert (summary["colour_likeness"], summary["best_colour_likeness"]) == (result.score, result.best_score)
     assert {"colour", "adl", "afat"} == read_metrics(tmp_path / "whole" / "metrics.jsonl")[0]["terms"].keys()
     assert (tmp_path / "whole" / "training.png").is_file()
     train(load_config(None, [*CHANGES, "loop.max_updates=5"]), tmp_path / "parts")
@@ -89,7 +68,7 @@ def test_two_processes_train_another_task_to_the_same_weights(tmp_path: Path, si
     assert done.returncode == 0, done.stderr[-2000:]
     one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
     assert max(float((one[name] - two[name]).abs().max()) for name in one) < 1e-4
-    scores = [read_metrics(tmp_path / name / "metrics.jsonl")[-1]["val_colour_error"] for name in ("one", "two")]
+    scores = [read_metrics(tmp_path / name / "metrics.jsonl")[-1]["val_colour_likeness"] for name in ("one", "two")]
     assert scores[0] == pytest.approx(scores[1], rel=1e-4)
 
 

@@ -57,6 +57,7 @@ def attack(
 def _accuracies(results: Results) -> Table:
     from rich.table import Table
 
+    from robustvit.metrics.measures import measure_of
     from robustvit.report.comparison import summary_names
     from robustvit.report.numbers import quantity, quantity_interval
 
@@ -67,7 +68,7 @@ def _accuracies(results: Results) -> Table:
         for place, key in enumerate(summary_names([model])):
             value = model.summary[key]
             numbers = (quantity(key, value.value), quantity_interval(key, value))
-            cells = (key.replace("_", " "), *numbers, *_perturbation(model, key))
+            cells = (measure_of(key).words, *numbers, *_perturbation(model, key))
             table.add_row("" if place else model.name, *cells)
         table.add_section()
     return table

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from robustvit.cli.console import going_on, print_json, progress_bar, tables, working
-from robustvit.cli.measured import name_of
 
 if TYPE_CHECKING:
     from robustvit.evaluation.results import Results
@@ -67,7 +66,7 @@ def _print(results: Results, output: Path) -> None:
         told = "; ".join(text for text in (reach, remark) if text)
         values = (measure.text(model.summary[name].value) for model in results.models)
         table.add_row(
-            name_of(name),
+            measure.words,
             *values,
             f"{change(name, gap.value)} ({told})" if told else change(name, gap.value),
         )

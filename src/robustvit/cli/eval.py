@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from robustvit.cli.measured import MeasureOptions, name_of, run_and_print
+from robustvit.cli.measured import SUITE_HELP, MeasureOptions, run_and_print
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,7 +21,8 @@ def eval(  # noqa: A001
     models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="MODEL [MODEL ...]")],
     *,
     data: Annotated[str, tyro.conf.arg(metavar="PATH")],
-    suite: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]")] = ("common15",),
+    suite: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]", help=SUITE_HELP)] = ("common15",),
+    task: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None,
     no_jpeg: bool = False,
     bgr: bool = False,
     frost_folder: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None,
@@ -34,13 +35,13 @@ def eval(  # noqa: A001
             names its network), hf-hub:ID or local-dir:FOLDER. Several networks are compared.
         data: a folder of class folders or one that `robustvit corrupt` wrote, a .tar file, a CIFAR folder, wds/... or
             hfds/..., or scenes (the embedded dataset).
-        suite: clean, common15, all19, extra4, noise, blur, weather, digital, patches, imagenet-c, imagenet-a, imagenet-r,
-            imagenet-p, cifar10-c, cifar100-c; or single corruptions, such as fog.
-        no_jpeg: make imagenet-c in memory without the JPEG step of the published files.
+        suite: what to measure.
+        task: what the networks are for; by default classification, or what a network says itself.
+        no_jpeg: imagenet-c made in memory without the JPEG step of the published files.
         bgr: swap red and blue for the corruptions, as the published Cityscapes-C and COCO-C do.
         frost_folder: photographs for frost instead of generated textures.
     """
-    how: dict[str, Any] = {"suite": suite, "jpeg": not no_jpeg, "frost_folder": frost_folder}
+    how: dict[str, Any] = {"suite": suite, "task": task, "jpeg": not no_jpeg, "frost_folder": frost_folder}
     how |= {"channel_order": "bgr" if bgr else "rgb"}
     run_and_print(models, data, options, how, _summaries, _ranking)
 
@@ -55,6 +56,7 @@ def _shown(name: str, value: Value) -> str:
 def _summaries(results: Results) -> Table:
     from rich.table import Table
 
+    from robustvit.metrics.measures import measure_of
     from robustvit.report.comparison import summary_names
 
     table = Table(header_style="bold", pad_edge=False)
@@ -62,12 +64,13 @@ def _summaries(results: Results) -> Table:
     for model in results.models:
         table.add_column(model.name, justify="right")
     keys = summary_names(results.models)
-    rows = [(name_of(key), [m.summary.get(key) for m in results.models], key) for key in keys]
+    rows = [(measure_of(key).words, [m.summary.get(key) for m in results.models], key) for key in keys]
+    main = measure_of(results.primary)
     for number, measurement in enumerate(results.models[0].measurements):
         suites = f" ({', '.join(measurement.suites)})" if number else ""
         for group in measurement.group_accuracies if len(measurement.group_accuracies) > 1 else ():
             values = [model.measurements[number].group_accuracies.get(group) for model in results.models]
-            rows.append((f"mean accuracy, {group}{suites}", values, "mean_accuracy"))
+            rows.append((f"{main.words}, {group}{suites}", values, main.key))
     for label, values, key in rows:
         table.add_row(label, *(_shown(key, value) if value else "" for value in values))
     return table

@@ -11,6 +11,7 @@ import tyro
 
 from robustvit.cli.console import going_on, note, note_untrained, print_json, tables
 from robustvit.cli.networks import load_networks
+from robustvit.evaluation.suites.registry import SUITES
 from robustvit.runtime.progress import progress_bar
 from robustvit.runtime.ranks import is_first_process
 
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
     from robustvit.evaluation.results import Difference, Results
 
-__all__ = ["MeasureOptions", "name_of", "print_results", "run_and_print", "tell_notes"]
+__all__ = ["SUITE_HELP", "MeasureOptions", "print_results", "run_and_print", "tell_notes"]
+
+SUITE_HELP = f"what to measure: {', '.join(SUITES)}; or corruptions by their names, as fog."
 
 
 @dataclass(frozen=True)
@@ -150,18 +153,11 @@ def tell_notes(results: Results, output: Path) -> None:
     note(f"report: {output}/report.html; numbers: {output}/results.json and results.csv")
 
 
-def name_of(key: str) -> str:
-    """What a number is called in the terminal, with its suite in brackets if the key has one."""
-    from robustvit.metrics.measures import measure_of
-
-    measure, (_, bracket, suite) = measure_of(key), key.partition(" (")
-    return f"{measure.short}{bracket}{suite}" if measure.short else measure.label.lower()
-
-
 def _differences(results: Results, compared: Callable[[Difference], Sequence[str]]) -> Table:
     """Every two networks, with paired intervals."""
     from rich.table import Table
 
+    from robustvit.metrics.measures import measure_of
     from robustvit.report.numbers import change, change_interval, verdict
 
     table = Table(header_style="bold", pad_edge=False)
@@ -171,5 +167,5 @@ def _differences(results: Results, compared: Callable[[Difference], Sequence[str
         for name in compared(difference):
             value = difference.summary[name]
             numbers = (change(name, value.value), change_interval(name, value), verdict(value))
-            table.add_row(f"{difference.first} - {difference.second}", name_of(name), *numbers)
+            table.add_row(f"{difference.first} - {difference.second}", measure_of(name).words, *numbers)
     return table

@@ -50,7 +50,8 @@ class CellResult:
         condition: "clean", a corruption, "patches", an attack or a sequence type.
         severity: 1 to 5; 0 where there is none.
         images: samples that were measured.
-        values: key of a measure -> number; of a classifier accuracy with its interval, calibration_error, no_answer, and under
+        values: key of a measure -> number, the primary one first; of a classifier accuracy with its interval,
+        calibration_error, no_answer, and under
             an attack largest_change, change_norm and changed_pixels; of a sequence type flip_probability and top5_distance.
     """
 
@@ -69,6 +70,11 @@ class CellResult:
         if key.startswith("__") or not is_measure(key):
             raise AttributeError(f"a cell has no measure {key!r}; this one has {', '.join(self.values)}")
         return self.number(key)
+
+    @property
+    def main(self) -> Value | None:
+        """The primary measure."""
+        return next(iter(self.values.values()), None)
 
     @property
     def accuracy(self) -> Value | None:
@@ -196,9 +202,10 @@ class ModelResults:
     is_untrained: bool | None = None
     primary: str = ACCURACY.key
 
-    def main(self, cell: CellResult) -> Value | None:
-        """The primary measure in a cell; None for sequences, which have another one."""
-        return cell.values.get(self.primary)
+    @property
+    def clean(self) -> Value | None:
+        """The primary measure on clean samples; None where they were not measured."""
+        return next((value for key, value in self.summary.items() if measure_of(key).family == "clean"), None)
 
     def __repr__(self) -> str:
         return f"ModelResults({self.name!r}, {len(self.cells)} cells: {_told(self.summary)})"

@@ -174,7 +174,8 @@ def cells_of(planned: Pass, tallied: Tallied) -> list[CellResult]:
 
 def _cell_values(task: Task, row: Tallies) -> dict[str, Value]:
     values = {}
-    for key, score in task.score(row, np.ones((1, len(row)))).items():
+    scores = task.score(row, np.ones((1, len(row))))
+    for key, score in sorted(scores.items(), key=lambda pair: pair[0] != task.primary.key):  # the primary measure first
         exact = task.interval(key, row)
         values[key] = Value.of(exact) if exact is not None else Value(float(score[0]))
     return {**values, **{key: Value(value) for key, value in task.extras(row).items()}}

@@ -93,6 +93,12 @@ class Measure:
     order: int = 0
 
     @property
+    def words(self) -> str:
+        """What it is called within a sentence and in the terminal; abbreviations such as AP keep their capitals."""
+        is_word = self.label[1:2].islower()
+        return self.short or (self.label[0].lower() + self.label[1:] if is_word else self.label)
+
+    @property
     def heading(self) -> str:
         """The label with the unit: "Retention, %"."""
         return f"{self.label}, {self.unit.symbol}" if self.unit.symbol else self.label
@@ -136,11 +142,16 @@ def measure_of(key: str) -> Measure:
     if base_key(key) not in _TABLE:
         import_measure_homes()
     measure, suite = _TABLE[base_key(key)], key.partition(" (")[2]
-    return replace(measure, key=key, label=f"{measure.label} ({suite}") if suite else measure
+    if not suite:
+        return measure
+    short = f"{measure.short} ({suite}" if measure.short else ""
+    return replace(measure, key=key, label=f"{measure.label} ({suite}", short=short)
 
 
 def is_measure(key: str) -> bool:
     """Whether a measure of that key is registered."""
+    if base_key(key) not in _TABLE:
+        import_measure_homes()
     return base_key(key) in _TABLE
 
 
@@ -165,8 +176,8 @@ RETENTION = register(
     Measure(
         "retention",
         "Retention",
-        "Mean accuracy under corruption over clean accuracy: the share of the accuracy that survives. Over the 15 "
-        "common corruptions where all of them were measured, else over those that were.",
+        "The primary measure (of a classifier: accuracy) under corruption, divided by that on clean images: the share that "
+        "survives. Over the 15 common corruptions where all of them were measured, else over those that were.",
         unit=RATIO,
         family="retention",
         ranks=True,

@@ -104,9 +104,12 @@ def _saved_network(name: str, pretrained: bool, parts: Parts, options: dict[str,
     if not own or not pretrained:
         if pretrained:
             check_saved_weights(folder)
-        return _timm_network(name, pretrained, parts.over(own), options, buildable(folder))
-    network = _timm_network(name, False, parts.over(own), options, buildable(folder))
-    load_weights(network, weights_in(folder))  # after what was added, which the weights have too
+        network = _timm_network(name, pretrained, parts.over(own), options, buildable(folder))
+    else:
+        network = _timm_network(name, False, parts.over(own), options, buildable(folder))
+        load_weights(network, weights_in(folder))  # after what was added, which the weights have too
+    if isinstance(own.get("task"), str):
+        network.task = own["task"]  # which `evaluate` asks for
     return network
 
 

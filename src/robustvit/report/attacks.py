@@ -68,7 +68,7 @@ def attack_section(model: ModelResults, place: int) -> AttackSection | None:
     names = [name for name in settings if attack_key(name) in model.summary]
     if not names:
         return None
-    clean = model.summary.get("clean_accuracy")
+    clean = model.clean
     rows = [] if clean is None else [Bar("Clean", clean.value, clean.low, clean.high, series=PLAIN)]
     for name in names:
         value = model.summary[attack_key(name)]
@@ -82,7 +82,7 @@ def attack_section(model: ModelResults, place: int) -> AttackSection | None:
 
 def _row(model: ModelResults, name: str, settings: dict[str, Any]) -> AttackRow:
     key = attack_key(name)
-    value, clean, changes = model.summary[key], model.summary.get("clean_accuracy"), mean_changes(model, name)
+    value, clean, changes = model.summary[key], model.clean, mean_changes(model, name)
     sizes = (MISSING,) * 3 if changes is None else (grey(changes[0]), f"{changes[1]:.2f}", percent(changes[2]))
     strips = [(e, a) for e in model.attack_examples for a in e.attacked if a.attack == name]
     lost = MISSING if clean is None else change(key, value.value - clean.value)
@@ -96,7 +96,7 @@ def _remark(strips: Sequence[tuple[AttackExample, AttackedPicture]]) -> str:
     fooled = sum(bool(example.clean.right) and not attacked.shown.right for example, attacked in strips)
     if not strips or fooled == len(strips):
         return ""
-    return "It turned no picture from right to wrong." if not fooled else f"It turned only {fooled} from right to wrong."
+    return "It turned no image from right to wrong." if not fooled else f"It turned only {fooled} from right to wrong."
 
 
 def attack_label(name: str) -> str:

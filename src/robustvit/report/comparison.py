@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from robustvit.attacks.registry import ATTACKS
 from robustvit.evaluation.results import ModelResults, Results, Value
-from robustvit.metrics.measures import corrupted_accuracies, in_display_order, measure_of
+from robustvit.metrics.measures import base_key, corrupted_accuracies, in_display_order, measure_of
 from robustvit.report.attacks import attack_key, attack_label
 from robustvit.report.charts import PLAIN, Bar, Series, bars, curves, gauge
 from robustvit.report.figures import (
@@ -85,7 +85,7 @@ class Overview:
 def summary_names(models: Sequence[ModelResults]) -> list[str]:
     """All numbers of the summaries, in the order of the page."""
     found = dict.fromkeys(name for model in models for name in model.summary)
-    for exact in [name for name in found if name.startswith(("mean_accuracy_15", "mean_accuracy_19"))]:
+    for exact in [name for name in found if base_key(name).endswith(("_15", "_19"))]:
         vague = exact.replace("_15", "").replace("_19", "")
         if all(exact in m.summary and m.summary[exact] == m.summary.get(vague) for m in models):
             found.pop(vague, None)  # the same number under its more exact name
@@ -148,7 +148,7 @@ def overview(models: Sequence[ModelResults]) -> tuple[Overview, ...]:
     mean_name = next((name for name in corrupted_accuracies() if any(name in model.summary for model in models)), None)
     shown = []
     for place, model in in_order(models):
-        values = [("clean", model.summary.get("clean_accuracy"), PLAIN)]
+        values = [("clean", model.clean, PLAIN)]
         if mean_name:
             values.append(("corrupted", model.summary.get(mean_name), place))
         values += [(attack_label(name), model.summary.get(attack_key(name)), place) for name in ATTACKS]
@@ -186,7 +186,7 @@ def _curve_panel(kind: str, members: Sequence[tuple[int, ModelResults, Grid]], t
         points = severity_points(grid, names, ticks)
         lines.append(Series(model.name, points, place, percent(points[-1][1]) if len(members) <= CROWD else ""))
     told = "; ".join(f"{line.name}: {', '.join(percent(y) for _, y in line.points)}" for line in lines)
-    return Panel(kind, "", curves(lines, ticks, f"Accuracy over severity, {kind}. {told}"))
+    return Panel(kind, "", curves(lines, ticks, f"Over severity, {kind}. {told}"))
 
 
 CROWD = 6

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from robustvit.evaluation.results import Difference, ModelResults, Results, Value
-from robustvit.metrics.measures import MEAN_ACCURACY, measure_of
+from robustvit.metrics.measures import measure_of
 from robustvit.report.comparison import Entry, best_of, in_order, is_best, shared_grids, summary_names
 from robustvit.report.numbers import change, change_interval, interval, is_clear, is_number, percent, verdict
 
@@ -79,10 +79,12 @@ def difference_tables(results: Results) -> list[DifferenceTable]:
         for difference in results.between(best.name, other.name):
             found.setdefault(difference.suites, []).append((place, difference))
     order = summary_names(results.models)
-    return [_table(best.name, suites, pairs, order) for suites, pairs in found.items()]
+    return [_table(best.name, suites, pairs, order, results.primary) for suites, pairs in found.items()]
 
 
-def _table(best: str, suites: Sequence[str], pairs: Sequence[tuple[int, Difference]], order: Sequence[str]) -> DifferenceTable:
+def _table(
+    best: str, suites: Sequence[str], pairs: Sequence[tuple[int, Difference]], order: Sequence[str], primary: str
+) -> DifferenceTable:
     names = [name for name in order if any(name in difference.summary for _, difference in pairs)]
     groups = list(dict.fromkeys(group for _, difference in pairs for group in difference.group_accuracies))
     rows = []
@@ -90,8 +92,8 @@ def _table(best: str, suites: Sequence[str], pairs: Sequence[tuple[int, Differen
         entries = tuple(_apart(name, difference.summary.get(name)) for _, difference in pairs)
         rows.append((measure_of(name).label, not measure_of(name).higher_is_better, entries))
     for group in groups if len(groups) > 1 else ():  # of one group, the mean says the same
-        entries = tuple(_apart(MEAN_ACCURACY.key, difference.group_accuracies.get(group)) for _, difference in pairs)
-        rows.append((f"Accuracy, {group}", False, entries))
+        entries = tuple(_apart(primary, difference.group_accuracies.get(group)) for _, difference in pairs)
+        rows.append((f"{measure_of(primary).label}, {group}", False, entries))
     columns = tuple((place, difference.second, difference.images) for place, difference in pairs)
     return DifferenceTable(", ".join(suites), best, columns, tuple(rows))
 

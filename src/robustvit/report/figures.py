@@ -77,7 +77,7 @@ def heat_top(results: Results) -> float:
     numbers = [0.05]
     for grid in (grid for model in results.models for grid in grids_of(model)):
         numbers += [grid.clean.value] if grid.clean and is_number(grid.clean.value) else []
-        numbers += [c.accuracy.value for c in grid.cells.values() if c.accuracy and is_number(c.accuracy.value)]
+        numbers += [c.main.value for c in grid.cells.values() if c.main and is_number(c.main.value)]
     return max(numbers)
 
 
@@ -94,9 +94,7 @@ def grid_heat(grid: Grid, top: float) -> Heat:
     """Corruption x severity with the means of rows and columns."""
 
     def row(corruption: str) -> HeatRow:
-        cells = [
-            heat_cell(grid.accuracy(corruption, s), top, _detail(grid.cells.get((corruption, s)))) for s in grid.severities
-        ]
+        cells = [heat_cell(grid.score(corruption, s), top, _detail(grid.cells.get((corruption, s)))) for s in grid.severities]
         average = grid.of_corruption(corruption)
         detail = f"{words(corruption)}, mean over severities"
         if reach := interval(average):
@@ -124,7 +122,7 @@ def _bar_panel(grid: Grid, group: str, names: Sequence[str], clean: float | None
     rows += [Bar(words(name), v.value, *_reach(v), reference=clean, series=_series(group)) for name, v in values.items()]
     told = ", ".join(f"{words(name)} {percent(value.value)}" for name, value in values.items())
     remark = _group_remark(grid.of_group(group), clean)
-    return Panel(group, remark, bars(rows, f"Accuracy under {group}, clean {percent(clean)}: {told}", top=1.0))
+    return Panel(group, remark, bars(rows, f"Under {group}, clean {percent(clean)}: {told}", top=1.0))
 
 
 def _group_remark(average: Value | None, clean: float | None) -> str:
@@ -173,7 +171,7 @@ def severity_curves(grid: Grid) -> Markup:
         points = severity_points(grid, names, ticks)
         lines.append(Series(group, points, _series(group), f"{group} {percent(points[-1][1], 0, sign=False)}"))
     told = "; ".join(f"{line.name} {' '.join(percent(y) for _, y in line.points)}" for line in lines)
-    return curves(lines, ticks, f"Accuracy over severity ({', '.join(label for _, label in ticks)}): {told}", right=76.0)
+    return curves(lines, ticks, f"Over severity ({', '.join(label for _, label in ticks)}): {told}", right=76.0)
 
 
 def extremes(grid: Grid) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
@@ -213,10 +211,10 @@ def sequence_label(cell: CellResult) -> str:
 def _detail(cell: CellResult | None) -> str:
     if cell is None:
         return "not measured"
-    value = cell.accuracy.value if cell.accuracy else None
+    value = cell.main.value if cell.main else None
     parts = [f"{words(cell.condition)}, severity {cell.severity}: {percent(value)}"]
-    if reach := interval(cell.accuracy):
+    if reach := interval(cell.main):
         parts.append(f"95 % interval {reach}")
     if cell.calibration_error is not None:
         parts.append(f"calibration error {percent(cell.calibration_error)}")
-    return ", ".join([*parts, f"{count(cell.images)} pictures"])
+    return ", ".join([*parts, f"{count(cell.images)} images"])

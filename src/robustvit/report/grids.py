@@ -22,9 +22,9 @@ class Grid:
 
     Attributes:
         suites: that measured it; several where they share no cell.
-        clean: accuracy on the same pictures without corruption, if it is known.
+        clean: the primary measure on the same images without corruption, if it is known.
         cells: (corruption, severity) -> what was measured.
-        by_group: "noise", "blur", ... -> mean accuracy with its interval, where that is known.
+        by_group: "noise", "blur", ... -> the mean with its interval, where that is known.
         by_corruption: corruption -> likewise, over its severities.
     """
 
@@ -51,15 +51,16 @@ class Grid:
         rows = {group: tuple(name for name in self.corruptions if group_of(name) == group) for group in GROUPS}
         return {group: names for group, names in rows.items() if names}
 
-    def accuracy(self, corruption: str, severity: int) -> float | None:
+    def score(self, corruption: str, severity: int) -> float | None:
+        """The primary measure in a cell."""
         cell = self.cells.get((corruption, severity))
-        return cell.accuracy.value if cell and cell.accuracy else None
+        return cell.main.value if cell and cell.main else None
 
     def mean(self, corruptions: Sequence[str] | None = None, severity: int | None = None) -> float | None:
-        """Accuracy averaged over the measured cells of these corruptions (None: all), at one severity or all."""
+        """The primary measure, averaged over the measured cells of these corruptions (None: all), at one severity or all."""
         names = self.corruptions if corruptions is None else corruptions
         severities = self.severities if severity is None else (severity,)
-        return mean(self.accuracy(name, s) for name in names for s in severities)
+        return mean(self.score(name, s) for name in names for s in severities)
 
     def of_group(self, group: str) -> Value | None:
         """The mean over a group, with its interval where that is known."""
@@ -118,8 +119,8 @@ def _is_corruption(cell: CellResult) -> bool:
 
 
 def _clean_of(model: ModelResults, suites: Sequence[str]) -> Value | None:
-    clean = {cell.suite: cell.accuracy for cell in model.cells if cell.condition == "clean" and cell.accuracy}
+    clean = {cell.suite: cell.main for cell in model.cells if cell.condition == "clean" and cell.main}
     for suite in (*suites, "clean"):
         if suite in clean:
             return clean[suite]
-    return model.summary.get("clean_accuracy")
+    return model.clean

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from robustvit.corruptions.parameters import SEVERITIES
 from robustvit.corruptions.registry import corruption_names
 from robustvit.evaluation.results import ModelResults, Results, Value
-from robustvit.metrics.measures import corrupted_accuracies, in_ranking_order, measure_of
+from robustvit.metrics.measures import ACCURACY, corrupted_accuracies, in_ranking_order, measure_of
 from robustvit.report.grids import grids_of
 from robustvit.report.numbers import change, change_interval, interval, is_clear, percent, words
 
@@ -47,7 +47,7 @@ def headline(results: Results) -> Headline:
     """The main finding. For several networks, the one that is best by `ranking_measure`, or those that are equal."""
     measure = ranking_measure(results.models)
     if measure is None:
-        return Headline("", "Nothing could be measured", ("No picture gave a result; see below what was skipped.",))
+        return Headline("", "Nothing could be measured", ("No image gave a result; see below what was skipped.",))
     order = rank(results.models, measure)
     best = order[0]
     about = _under(best)
@@ -115,13 +115,13 @@ def _of_one(model: ModelResults, measure: str, about: str) -> Headline:
     value = model.summary[measure]
     kept = _finite(model, "retention")
     if _is_mean(measure) and kept is not None:
-        lines = [f"{_clean_and_spoiled(model, value)}: {_with_interval(kept)} of its accuracy is left (retention)."]
+        lines = [f"{_clean_and_spoiled(model, value)}: {_with_interval(kept)} of its {_noun(model)} is left (retention)."]
         lines += [*_under_the_strongest([model]), *_brackets(kept)]
-        return Headline(short_name(model), f"keeps {percent(kept.value, 0)} of its accuracy under {about}", tuple(lines))
+        return Headline(short_name(model), f"keeps {percent(kept.value, 0)} of its {_noun(model)} under {about}", tuple(lines))
     if _is_attack(measure):
         told = (_clean_and_attacked(model, measure), *_among_attacks([model]), *_brackets(value))
-        return Headline(short_name(model), _claim(measure, value, about), told)
-    return Headline(short_name(model), _claim(measure, value, about), _interval_line(value))
+        return Headline(short_name(model), _claim(model, measure, value, about), told)
+    return Headline(short_name(model), _claim(model, measure, value, about), _interval_line(value))
 
 
 def _of_equals(order: Sequence[ModelResults], equal: Sequence[ModelResults], measure: str, about: str) -> Headline:
@@ -132,7 +132,7 @@ def _of_equals(order: Sequence[ModelResults], equal: Sequence[ModelResults], mea
     if _is_mean(measure):
         claim += f" under {about}: {percent(value.value)}"
     else:
-        claim += f": each {_claim(measure, value, about)}"
+        claim += f": each {_claim(equal[0], measure, value, about)}"
     if len(equal) < len(order):
         other = _finite(order[len(equal)], measure)
         lines += (f"Next is {short_name(order[len(equal)])} with {_with_interval(other)}.",) if other else ()
@@ -148,22 +148,30 @@ def _of_several(results: Results, order: Sequence[ModelResults], measure: str, a
     lines = [lead.text]
     kept = _finite(best, "retention")
     if _is_mean(measure):
-        claim = f"is the most accurate of {len(order)} networks under {about}: {percent(value.value)}"
+        leads = "is the most accurate" if best.primary == ACCURACY.key else f"has the best {_noun(best)}"
+        claim = f"{leads} of {len(order)} networks under {about}: {percent(value.value)}"
         if kept is not None:
-            lines.append(f"It keeps {_with_interval(kept)} of its clean accuracy.{_keeps_more(order, kept)}")
+            lines.append(f"It keeps {_with_interval(kept)} of its clean {_noun(best)}.{_keeps_more(order, kept)}")
     else:
-        claim = f"is the best of {len(order)} networks: it {_claim(measure, value, about)}"
+        claim = f"is the best of {len(order)} networks: it {_claim(best, measure, value, about)}"
     lines += _among_attacks(order) if _is_attack(measure) else _under_the_strongest(order)
     if lead.may_be_chance:
         claim += f", but its lead over {short_name(second)} may be chance"
     return Headline(short_name(best), claim, tuple(filter(None, (*_interval_line(value), *lines))))
 
 
-def _claim(measure: str, value: Value, about: str) -> str:
+def _noun(model: ModelResults) -> str:
+    """What the primary measure is called in a sentence."""
+    return measure_of(model.primary).words
+
+
+def _claim(model: ModelResults, measure: str, value: Value, about: str) -> str:
     if _is_mean(measure):
-        return f"gets {percent(value.value)} right under {about}"
+        is_share_right = model.primary == ACCURACY.key
+        told = f"gets {percent(value.value)} right" if is_share_right else f"has a {_noun(model)} of {percent(value.value)}"
+        return f"{told} under {about}"
     if measure_of(measure).family == "retention":
-        return f"keeps {percent(value.value, 0)} of its accuracy under {about}"
+        return f"keeps {percent(value.value, 0)} of its {_noun(model)} under {about}"
     return measure_of(measure).claim.format(measure_of(measure).text(value.value))
 
 
@@ -177,9 +185,9 @@ def _lead(results: Results, best: ModelResults, second: ModelResults, measure: s
     if (difference := next(compared, None)) is not None and is_clear(difference) is not None:
         if is_clear(difference):
             apart = f"{change(measure, difference.value)} points ({change_interval(measure, difference)})"
-            return _Lead(f"{text}; the difference on the same pictures is {apart}.")
+            return _Lead(f"{text}; the difference on the same images is {apart}.")
         low, high = change(measure, difference.low), change(measure, difference.high)
-        return _Lead(f"{text}; on the same pictures the difference is between {low} and {high} points.", may_be_chance=True)
+        return _Lead(f"{text}; on the same images the difference is between {low} and {high} points.", may_be_chance=True)
     if None in (value.low, value.high, other.low, other.high):
         return _Lead(f"{text}.")
     overlap = value.low <= other.high and other.low <= value.high  # type: ignore[operator]
@@ -219,15 +227,22 @@ def _keeps_more(order: Sequence[ModelResults], kept: Value) -> str:
 
 
 def _clean_and_spoiled(model: ModelResults, spoiled: Value) -> str:
-    clean = _finite(model, "clean_accuracy")
+    clean = _clean(model)
+    if model.primary != ACCURACY.key:
+        before = f"{_with_interval(clean)} on clean images and " if clean else ""
+        return f"Its {_noun(model)} is {before}{_with_interval(spoiled)} on corrupted ones"
     if clean is None:
-        return f"It gets {_with_interval(spoiled)} of the corrupted pictures right"
-    return f"It gets {_with_interval(clean)} of the clean pictures right and {_with_interval(spoiled)} of the corrupted ones"
+        return f"It gets {_with_interval(spoiled)} of the corrupted images right"
+    return f"It gets {_with_interval(clean)} of the clean images right and {_with_interval(spoiled)} of the corrupted ones"
+
+
+def _clean(model: ModelResults) -> Value | None:
+    return model.clean if model.clean is not None and math.isfinite(model.clean.value) else None
 
 
 def _clean_and_attacked(model: ModelResults, measure: str) -> str:
-    clean, attacked = _finite(model, "clean_accuracy"), model.summary[measure]
-    before = f"It gets {_with_interval(clean)} of the pictures right as they are, and " if clean else "It gets "
+    clean, attacked = _clean(model), model.summary[measure]
+    before = f"It gets {_with_interval(clean)} of the images right as they are, and " if clean else "It gets "
     return f"{before}{_with_interval(attacked)} of them under {measure_of(measure).under}."
 
 

@@ -110,7 +110,7 @@ def verdict(value: Value | None) -> str:
         return ""
     is_zero = abs(value.value) < SAME
     if is_clear(value) is None:
-        return "no picture tells them apart" if is_zero else "too few pictures to tell"
+        return "no image tells them apart" if is_zero else "too few images to tell"
     if is_clear(value):
         return ""
     return "equal on average" if is_zero else "may be chance"

@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from robustvit.evaluation.results import CellResult, ModelResults, Results
-from robustvit.metrics.measures import measure_of
+from robustvit.metrics.measures import MEAN_CORRUPTION_ERROR, measure_of
 from robustvit.report import charts, comparison, differences, figures, numbers
 from robustvit.report.attacks import AttackSection, attack_section
 from robustvit.report.classes import ClassTable, class_tables
@@ -26,7 +26,7 @@ __all__ = ["Chapter", "page_environment", "render_page", "write_page"]
 REMARK_TITLES = {
     "class-mismatch": "Classes do not seem to match",
     "untrained": "Untrained",
-    "few-pictures": "Few pictures",
+    "few-pictures": "Few images",
     "left-out": "Not everything was measured",
 }
 """Kind of a note -> what stands before it."""
@@ -162,7 +162,17 @@ def _contents(results: Results) -> dict[str, Any]:
         "no_answers": [(m.name, lost) for m in results.models if (lost := sum(cell.no_answer for cell in m.cells))],
         "most_skipped": MOST_SKIPPED,
         "definitions": _definitions(results),
+        "primary": measure_of(results.primary).label,
+        "noun": measure_of(results.primary).words,
+        "shows_calibration": any(cell.calibration_error is not None for model in results.models for cell in model.cells),
     }
+
+
+NO_CORRUPTION_ERROR = (
+    "Not given here. It divides the errors by those of AlexNet on ImageNet-C, so it means something only for all 15 "
+    "corruptions "
+    "and 5 severities of the suite imagenet-c and a network with ImageNet's 1000 classes."
+)
 
 
 def _pictures(results: Results) -> int:
@@ -207,6 +217,8 @@ def _definitions(results: Results) -> list[tuple[str, str]]:
     known = [(measure_of(name).label, results.definitions.get(name.partition(" (")[0], "")) for name in dict.fromkeys(names)]
     if any(m.group_accuracies for model in results.models for m in model.measurements):
         known.append(("Mean of a group", results.definitions.get("group_accuracies", "")))
+    if MEAN_CORRUPTION_ERROR.key not in names and any(grids_of(model) for model in results.models):
+        known.append((MEAN_CORRUPTION_ERROR.label, NO_CORRUPTION_ERROR))
     if any(m.attacks for model in results.models for m in model.measurements):
         known.append(("Mean perturbation", results.definitions.get("mean_perturbation", "")))
     if results.differences:
@@ -217,7 +229,7 @@ def _definitions(results: Results) -> list[tuple[str, str]]:
 
 
 def _has_intervals(results: Results, cells: list[CellResult]) -> bool:
-    values = [cell.accuracy for cell in cells] + [value for model in results.models for value in model.summary.values()]
+    values = [cell.main for cell in cells] + [value for model in results.models for value in model.summary.values()]
     return any(value is not None and value.low is not None for value in values)
 
 

@@ -98,9 +98,9 @@ class SummaryMeasures:
             return register(Measure(key, label, f"{primary.meaning} {meaning}", **kind))
 
         key, label = primary.key, primary.label
-        claim = f"has a clean {label} of {{}}"
+        claim = f"has a clean {primary.words} of {{}}"
         return SummaryMeasures(
-            clean=made(f"clean_{key}", f"Clean {label}", "Without any corruption.", "clean", claim),
+            clean=made(f"clean_{key}", f"Clean {primary.words}", "Without any corruption.", "clean", claim),
             mean_15=made(
                 f"mean_{key}_15", f"{label}, 15 common corruptions", "Mean over them and 5 severities.", "corruption"
             ),
@@ -114,7 +114,8 @@ class Task(ABC):
 
     Attributes:
         name: "classification", ...
-        primary: what retention, the best checkpoint and headlines are about.
+        primary: what retention, the best checkpoint, charts and headlines are about: a share of which more is better, as
+            accuracy, mIoU and AP are.
         summary: what the primary measure is called in summaries.
         is_share: whether the primary measure is the mean of a number in 0 .. 1 over the samples, as an accuracy is. Then a
         mean

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from robustvit.metrics.measures import SHARE
 from robustvit.runtime.plugins import Registry
 from robustvit.runtime.spelling import nearest
 from robustvit.tasks.base import Task
@@ -15,8 +16,14 @@ def task_named(name: str) -> Task:
     """The task of this name, bound to nothing.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is none, or its primary measure cannot be charted.
     """
     if name not in TASKS:
         raise ValueError(f"there is no task {name!r}{nearest(name, TASKS)} (choose among {', '.join(TASKS)})")
-    return TASKS[name]()
+    task = TASKS[name]()
+    if task.primary.unit is not SHARE or not task.primary.higher_is_better:
+        raise ValueError(
+            f"the task {name} has the primary measure {task.primary.key}, which is no share of which more is better; charts, "
+            "retention and the best checkpoint need one"
+        )
+    return task

@@ -130,7 +130,7 @@ class Keeper:
             return
         options = model_options(run.config.model, run.outputs)
         about = {**extra, "label_names": list(run.data.classes), "updates": run.updates_done}
-        save_weights(run.network, weights, self.folder / place, options, about)
+        save_weights(run.network, weights, self.folder / place, options, about, run.task.name)
 
     def save(self) -> None:
         """Writes a checkpoint, and the last weights beside it at the end."""

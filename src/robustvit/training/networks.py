@@ -22,6 +22,8 @@ from robustvit.training.config import AugmentConfig, ModelConfig
 
 __all__ = ["frozen_network", "model_options", "network_of", "save_weights"]
 
+
+CLASSIFICATION = "classification"
 WEIGHTS = "model.safetensors"
 
 
@@ -75,7 +77,12 @@ def frozen_network(name: str, checkpoint: str, **options: Any) -> Any:
 
 
 def save_weights(
-    network: Any, weights: Mapping[str, Tensor], folder: Path, options: Mapping[str, Any], extra: Mapping[str, Any]
+    network: Any,
+    weights: Mapping[str, Tensor],
+    folder: Path,
+    options: Mapping[str, Any],
+    extra: Mapping[str, Any],
+    task: str = CLASSIFICATION,
 ) -> None:
     """Writes model.safetensors and a config.json that `timm.create_model("local-dir:FOLDER", pretrained=True)` loads.
 
@@ -86,6 +93,7 @@ def save_weights(
         options: arguments of `create_model`; those of timm's own networks that timm does not know (tap, token_head) go to the
             key `robustvit`, which `robustvit.create_model` reads.
         extra: what else the file should say, e.g. the class names under `label_names`.
+        task: that the network is for; one that timm does not know goes to the key `robustvit`, too.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with write_whole(folder / WEIGHTS) as file:
@@ -95,7 +103,8 @@ def save_weights(
     options = {**getattr(network, "implied_args", {}), **options}
     unneeded = {*added, "num_classes", "drop_path_rate", *(() if takes_option(network, "img_size") else ("img_size",))}
     model_args = {k: v for k, v in options.items() if k not in unneeded}
-    config = {**extra, **({"robustvit": added} if added else {})}
+    noted = {**added, **({"task": task} if task != CLASSIFICATION else {})}
+    config = {**extra, **({"robustvit": noted} if noted else {})}
     with tempfile.TemporaryDirectory() as place:
         described = Path(place) / "config.json"
         save_config_for_hf(network, described, model_config=config, model_args=model_args)

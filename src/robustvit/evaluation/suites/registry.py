@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from robustvit.corruptions.parameters import SEVERITIES
-from robustvit.corruptions.registry import CORRUPTIONS
-from robustvit.evaluation.suites.in_memory import CorruptionSuite
-from robustvit.evaluation.suites.suite import Suite
 from robustvit.runtime.plugins import Registry
 from robustvit.runtime.spelling import nearest
+
+if TYPE_CHECKING:
+    from robustvit.evaluation.suites.suite import Suite
 
 __all__ = ["SUITES", "check_suites", "load_suites", "suite_named"]
 
@@ -49,6 +50,9 @@ def suite_named(name: str) -> Suite:
     Raises:
         ValueError: there is none.
     """
+    from robustvit.corruptions.registry import CORRUPTIONS
+    from robustvit.evaluation.suites.in_memory import CorruptionSuite  # imports torch, which takes seconds
+
     if name in SUITES:
         return SUITES[name]
     if name in CORRUPTIONS:

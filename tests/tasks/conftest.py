@@ -1,0 +1,30 @@
+"""The toy task as an installed package."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from robustvit.metrics import measures
+from robustvit.runtime.plugins import installed
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The toy task as an installed package; its measures are gone again afterwards."""
+    folder = tmp_path / "site"
+    (folder / "toy-0.1.dist-info").mkdir(parents=True)
+    (folder / "toy-0.1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 0.1\n")
+    points = "[robustvit.tasks]\nmean_colour = mean_colour:MeanColour\n"
+    (folder / "toy-0.1.dist-info" / "entry_points.txt").write_text(points)
+    shutil.copy(Path(__file__).with_name("mean_colour.py"), folder)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setattr(measures, "_TABLE", dict(measures._TABLE))
+    installed.cache_clear()
+    yield folder
+    installed.cache_clear()
+    sys.modules.pop("mean_colour", None)

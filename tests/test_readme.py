@@ -8,6 +8,7 @@ targets are checked. Of both, the fast tests run what takes long on fewer genera
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,11 @@ from typing import Any
 import pytest
 
 from robustvit.cli import COMMANDS, main
+from robustvit.cli.measured import name_of as name_of_measure
+from robustvit.evaluation.evaluate import evaluate
+from robustvit.metrics.measures import measures
 from robustvit.models.published import PUBLISHED
+from robustvit.models.registry import create_model
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -85,6 +90,21 @@ def test_readme_has_the_two_commands_that_matter() -> None:
     shell = "".join(blocks(README, "sh"))
     assert "make demo" in shell
     assert "make test" in shell
+
+
+def test_the_output_that_the_readme_shows_has_the_names_of_today() -> None:
+    shown = re.findall(r"^│(\S[^│]*?) *│", "".join(blocks(README, "text")), re.MULTILINE)
+    names = {name_of_measure(measure.key) for measure in measures()}
+    assert len(shown) > 3
+    assert [label for label in shown if label not in names and not re.match(r"mean accuracy, \w+$|\w+ - \w+$", label)] == []
+
+
+def test_the_image_of_the_readme_is_drawn_from_the_results_of_its_command(tmp_path: Path) -> None:
+    networks = {name: create_model(name, pretrained=True) for name in ("fan_vit_nano", "vit_nano")}
+    evaluate(networks, "scenes-easy:2", ["clean", "contrast"], output=tmp_path)
+    script = runpy.run_path(str(ROOT / "docs" / "images" / "overview.py"))
+    script["main"](tmp_path / "results.csv", tmp_path / "overview.png")
+    assert (tmp_path / "overview.png").stat().st_size > 50_000
 
 
 def test_scores_of_checkpoints_are_what_the_registry_says_the_authors_report() -> None:

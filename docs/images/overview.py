@@ -1,14 +1,14 @@
 """Draws overview.png, the image of the README: scenes clean and corrupted with the answers of two networks, and their curves.
 
 robustvit eval fan_vit_nano vit_nano --data scenes-easy:250 --suite clean common15 --output out
-python docs/images/overview.py out/results.json docs/images/overview.png
+python docs/images/overview.py out/results.csv docs/images/overview.png
 
 The scenes are the first test scene of each of the first four classes, not a selection; the severity of every corruption is 5.
 """
 
 from __future__ import annotations
 
-import json
+import csv
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 import robustvit as rv
-from robustvit.data.protocols import normalisation_of
+from robustvit.data.normalisation import Normalisation
 from robustvit.data.scenes.dataset import CLASS_NAMES, Hints, Scenes
 
 CONDITIONS = ("clean", "gaussian_noise", "motion_blur", "snow", "fog", "pixelate")
@@ -44,8 +44,7 @@ def first_of_each_class(count: int) -> list[tuple[Tensor, int]]:
 def answers(name: str, images: Tensor) -> list[tuple[int, float]]:
     """(class, confidence) of the shipped network for every image, uint8 [B, 3, 32, 32]."""
     network = rv.create_model(name, pretrained=True).eval()
-    mean, std = (torch.tensor(values)[:, None, None] for values in normalisation_of(network))
-    confidence, best = network((images.float() / 255 - mean) / std).softmax(1).max(1)
+    confidence, best = network(Normalisation.of(network)(images)).softmax(1).max(1)
     return list(zip(best.tolist(), confidence.tolist(), strict=True))
 
 
@@ -69,16 +68,15 @@ def draw_images(axes: Any, rows: Sequence[tuple[Tensor, int]]) -> None:
         axis.set_title(name if name == "clean" else f"{name.replace('_', ' ')} {SEVERITY}", fontsize=10)
 
 
-def draw_curves(axis: Any, results: dict[str, Any]) -> None:
+def draw_curves(axis: Any, cells: Sequence[dict[str, str]]) -> None:
     """Accuracy against severity, the mean over the corruptions; severity 0 is the clean images."""
-    for model in results["models"]:
+    for name, colour in COLOURS.items():
         by_severity: dict[int, list[float]] = {}
-        for cell in model["cells"]:
-            by_severity.setdefault(cell["severity"], []).append(100 * cell["accuracy"]["value"])
+        for cell in (cell for cell in cells if cell["model"] == name):
+            by_severity.setdefault(int(cell["severity"]), []).append(100 * float(cell["accuracy"]))
         severities = sorted(by_severity)
         means = [sum(by_severity[s]) / len(by_severity[s]) for s in severities]
-        colour = COLOURS[model["name"]]
-        axis.plot(severities, means, marker="o", color=colour, label=model["name"])
+        axis.plot(severities, means, marker="o", color=colour, label=name)
         axis.annotate(f"{means[-1]:.1f}", (severities[-1], means[-1]), (6, -3), textcoords="offset points", color=colour)
     axis.set(xlabel="severity (0: clean)", ylim=(0, 100), xlim=(-0.2, 5.7), xticks=range(6))
     axis.set_title("accuracy in percent, mean over 15 corruptions", fontsize=10)
@@ -96,7 +94,8 @@ def main(results: Path, output: Path) -> None:
     draw_images(axes, first_of_each_class(ROWS))
     curves = right.subplots()
     right.subplots_adjust(left=0.12, right=0.96, top=0.94, bottom=0.11)
-    draw_curves(curves, json.loads(results.read_text()))
+    with results.open(newline="") as file:
+        draw_curves(curves, list(csv.DictReader(file)))
     figure.savefig(output, pil_kwargs={"optimize": True})
 
 

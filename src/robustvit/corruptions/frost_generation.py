@@ -2,7 +2,7 @@
 
 A drawing has the edges of crystals. Its detail of each size is brought to the strength that it has in a photograph, then its
 values are replaced, keeping their order, by those of the photograph's brightness histogram. Whole numbers up to the last step,
-which is one multiplication and one addition a pixel: the same bytes on every processor.
+which is one multiplication and one addition per pixel: the same bytes on every processor.
 """
 
 from __future__ import annotations

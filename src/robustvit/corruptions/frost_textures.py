@@ -59,7 +59,7 @@ def frost_textures(folder: Path | None = None) -> tuple[Texture, ...]:
 
 def _photographs(folder: Path) -> tuple[Texture, ...]:
     if not folder.is_dir():
-        raise FileNotFoundError(f"frost_folder {folder} is no folder; give one with frost1.png ... frost5.jpg or any images")
+        raise FileNotFoundError(f"frost_folder {folder} is not a folder; give one with frost1.png ... frost5.jpg or others")
     images = {path.stem: path for path in sorted(folder.iterdir()) if path.suffix.lower() in SUFFIXES}
     if not images:
         raise FileNotFoundError(f"no images in frost_folder {folder}; it needs frost1.png ... frost5.jpg, or any images")

@@ -1,4 +1,4 @@
-"""From bytes to the unit interval and back, and what a corruption is told besides its image."""
+"""From bytes to the unit interval and back, and the setting that a corruption gets besides its images."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Setting", "empty_bytes", "store_bytes", "strips", "to_unit"]
 
 @dataclass(frozen=True)
 class Setting:
-    """What a corruption is told besides images and parameters.
+    """What a corruption gets besides images and parameters.
 
     Attributes:
         family: whose rules apply where the families differ in more than parameters.
@@ -40,7 +40,7 @@ def empty_bytes(images: Tensor) -> Tensor:
 
 
 class _Buffers:
-    """Memory of earlier results that nobody holds any more, for the next results of the same size.
+    """Memory of earlier results that are no longer referenced, for the next results of the same size.
 
     A system hands out new memory page by page, which takes longer than a cheap corruption. At most `most` bytes are kept.
     Whether a buffer is free is told by its references: the tensor made of it, and whatever shares its memory, holds one.

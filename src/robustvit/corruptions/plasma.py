@@ -27,7 +27,7 @@ def plasma(side: int, decay: float, draws: Draws, *, rows: int | None = None) ->
     Args:
         side: a power of two, 2 or more.
         decay: each level has 1 / decay of the width before it; since the width counts twice, 1 / decay^2 of its strength.
-        draws: asked for one uniform number a pixel but the first.
+        draws: gives one uniform number per pixel except the first.
         rows: how many are needed, from the top; None is all. One more may come.
     """
     widths = list(accumulate(range(side.bit_length()), lambda width, _: width / decay, initial=COARSEST))

@@ -253,7 +253,7 @@ def _spatter_film(film: _Film, numbers: tuple[float, float, float, float, float,
 
 
 class _GivenField(KeyedDraws):
-    """A field that is there already, one a frame, instead of normal numbers."""
+    """A given field, one per frame, instead of normal numbers."""
 
     def __init__(self, fields: Tensor) -> None:
         super().__init__(0, [], device=fields.device)

@@ -1,4 +1,4 @@
-"""What a digest is told about images, so that a result shows whether its images have changed since.
+"""What a digest covers of images, so that a result shows whether its images have changed since.
 
 Files count by name, size and time, arrays and tensors in memory by their contents, generated images by what generates them.
 Datasets that are none of these are read in a few places. A stream that cannot be asked has its name and length only.

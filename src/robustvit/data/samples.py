@@ -60,7 +60,7 @@ class SampleSet(Protocol):
 
     Attributes:
         name: for the result file.
-        classes: their names in the order of the labels; empty where nobody knows them.
+        classes: their names in the order of the labels; empty if unknown.
     """
 
     name: str
@@ -270,7 +270,7 @@ class _Item:
 
 
 def _known_labels(dataset: Any) -> Sequence[int] | None:
-    """One integer an image, without decoding any; None where the dataset does not tell, or changes them on the way."""
+    """One integer per image, without decoding any; None if the dataset does not have them, or transforms them."""
     both = getattr(dataset, "transforms", None)  # of image and label; torchvision also wraps that of the image alone
     if getattr(dataset, "target_transform", None) is not None or getattr(both, "target_transform", both) is not None:
         return None

@@ -28,21 +28,21 @@ from robustvit.training.train import Progress, train
 __all__ = ["Told", "complete_cell", "run_cell"]
 
 Told = Callable[[str, int, int, str], None]
-"""Told (training or evaluating, steps done, steps in all, what else there is to say)."""
+"""Progress callback: (training or evaluating, steps done, total steps, further text)."""
 
 
 def run_cell(planned: PlannedCell, folder: Path, measuring: Measuring, processes: Processes, told: Told) -> SweepCell:
-    """Trains and measures a cell, or goes on with it. What goes wrong is recorded as the cell's failure.
+    """Trains and measures a cell, or resumes it. An error is recorded as the failure of the cell.
 
     Args:
         planned: the cell.
         folder: of the sweep.
         measuring: how it is measured.
         processes: that do it together.
-        told: about progress.
+        told: progress callback.
 
     Raises:
-        KeyboardInterrupt: it was interrupted; another call goes on from there.
+        KeyboardInterrupt: it was interrupted; another call continues from there.
         OSError: nothing can be written there.
         Exception: under torchrun, an error that other processes may not have met: they would wait for this one for ever.
     """
@@ -77,7 +77,7 @@ def complete_cell(planned: PlannedCell, folder: Path, processes: Processes) -> b
     try:
         results = Results.load(place)
     except (FileNotFoundError, NotADirectoryError):
-        return True  # somebody needed the room; the numbers are in cell.json
+        return True  # deleted by the user; the numbers are in cell.json
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         processes.gather(None)  # all have seen it
         if processes.rank == 0:
@@ -99,7 +99,7 @@ def _is_met_by_all(error: Exception, has_begun: bool) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """On one line; the kind of an error that is nobody's message to the user."""
+    """The message on one line; the type as well if the error is not meant for users."""
     kind = "" if isinstance(error, ValueError | OSError | RuntimeError) else f"{type(error).__name__}: "
     return " ".join("; ".join([f"{kind}{error}", *getattr(error, "__notes__", ())]).split())
 

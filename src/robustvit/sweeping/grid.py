@@ -21,7 +21,7 @@ __all__ = ["Axis", "Cell", "cells_of", "label_of", "number_of", "parse_seeds", "
 
 SEED = "loop.seed"
 LONGEST_PART, LONGEST_NAME = 40, 120
-"""Letters of a value, and of all of them, in the name of a folder."""
+"""Longest value, and longest list of values, in the name of a folder."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def parse_vary(text: str) -> Axis:
     except YamlTextError as error:
         problem = getattr(error.__cause__, "problem", None) or error
         raise ValueError(
-            f"the values of --vary {text!r} are no list of YAML ({problem}); write V1,V2, with quotes around a text that has "
+            f"the values of --vary {text!r} are not a YAML list ({problem}); write V1,V2, with quotes around a text that has "
             "brackets or commas, and '' for an empty one"
         ) from error
     if not values:
@@ -81,11 +81,11 @@ def parse_seeds(texts: Sequence[str]) -> tuple[int, ...]:
     """ "0,1,2", or the same in several texts, as seeds.
 
     Raises:
-        ValueError: one is no whole number, or comes twice, or there is none.
+        ValueError: one is not an integer, one is repeated, or there is none.
     """
     parts = [part for text in texts for part in re.split(r"[,\s]+", text.strip()) if part]
     if wrong := [part for part in parts if not re.fullmatch(r"\d+", part)]:
-        raise ValueError(f"{wrong[0]!r} is no seed; give whole numbers from 0 on, as in --seeds 0,1,2")
+        raise ValueError(f"{wrong[0]!r} is not a seed; give integers from 0, as in --seeds 0,1,2")
     seeds = tuple(map(int, parts))
     _check_seeds(seeds)
     return seeds
@@ -93,7 +93,7 @@ def parse_seeds(texts: Sequence[str]) -> tuple[int, ...]:
 
 def _check_seeds(seeds: Sequence[int]) -> None:
     if not seeds:
-        raise ValueError("there are no seeds; give at least one, as in --seeds 0,1,2")
+        raise ValueError("no seeds were given; give at least one, as in --seeds 0,1,2")
     if twice := [seed for i, seed in enumerate(seeds) if seed in seeds[:i]]:
         raise ValueError(f"the seed {twice[0]} is given twice; give each once")
 
@@ -172,7 +172,7 @@ def _yaml(value: Any) -> str:
 
 
 def _short_names(names: Sequence[str]) -> dict[str, str]:
-    """The last part of each name, where that tells them apart."""
+    """The last part of each name, if these are distinct."""
     last = [name.rpartition(".")[2] for name in names]
     return {name: _plain(end if last.count(end) == 1 else name) for name, end in zip(names, last, strict=True)}
 

@@ -1,7 +1,7 @@
 """What the runs of a sweep depend on besides their configuration: images and weights, which may change between two calls.
 
-`cell.json` keeps a fingerprint of them. If they are others now, the sweep does not go on: the numbers of such a run could not
-stand beside those of new runs.
+`cell.json` keeps a fingerprint of them. If they have changed, the sweep is not resumed: the numbers of such a run could not be
+compared with those of new runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from robustvit.training.training_sets import TrainingSamples, training_samples
 __all__ = ["check_inputs", "weights_digest"]
 
 MISSING = "missing"
-"""Stands for what cannot be found, and so not compared: images that were moved away, weights that are still to come."""
+"""Stands for what is absent and cannot be compared: images that were moved away, weights that do not exist yet."""
 TRAINING, MEASURED = "training pictures", "measured pictures"
 """Names of parts in the fingerprints of `cell.json`, which keep their spelling so that old sweeps can be resumed."""
 WEIGHTS = Path("weights", "model.safetensors")
@@ -52,7 +52,7 @@ def check_inputs(plan: SweepPlan) -> SweepPlan:
 
 
 def weights_digest(run: Path) -> str:
-    """Of the last weights of a run and the arguments of their network, as they are measured."""
+    """Digest of the last weights of a run and the arguments of their network, as they are measured."""
     if not (run / WEIGHTS).is_file():
         return MISSING
     digest = Digest()
@@ -89,7 +89,7 @@ class _Inputs:
         parts: dict[str, Digest | str] = {TRAINING: MISSING, MEASURED: MISSING}
         try:
             size = self._size(planned.config)
-        except Exception:  # the cell will say so when its turn comes; others may be all right
+        except Exception:  # reported when the cell runs; others may work
             size = None
         if size is not None:
             try:

@@ -1,4 +1,4 @@
-"""What a sweep has to do, and what of it is done. Everything that can be wrong is found here, before the first training."""
+"""The runs of a sweep and which of them are done. All mistakes are reported here, before the first training."""
 
 from __future__ import annotations
 
@@ -184,9 +184,9 @@ def _check_config(place: Path, config: TrainConfig) -> None:
     try:
         then = load_config(stored)
     except ValueError as error:
-        raise SweepSettingsError(f"{stored} cannot be read ({error}); delete {place} to make that run anew") from error
+        raise SweepSettingsError(f"{stored} cannot be read ({error}); delete {place} to repeat that run") from error
     changed = changed_settings(then, config)
-    if then.loop.max_updates != config.loop.max_updates:  # a run may go on with another, but its numbers are of this one
+    if then.loop.max_updates != config.loop.max_updates:  # may change in a run, but its numbers belong to this one
         changed["loop.max_updates"] = (then.loop.max_updates, config.loop.max_updates)
     if changed:
         told = ", ".join(f"{key} was {was!r} and is {now!r}" for key, (was, now) in list(changed.items())[:5])

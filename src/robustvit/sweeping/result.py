@@ -1,4 +1,4 @@
-"""What a sweep found: every cell with its numbers, and mean and spread over the seeds.
+"""The results of a sweep: every cell with its numbers, and mean and spread over the seeds.
 
 `sweep.json` has all of it, `sweep.csv` one row per cell, `sweep.md` is the table, `sweep.png` and `sweep.svg` are the figure.
 """
@@ -61,7 +61,7 @@ class Row:
 
     Attributes:
         settings: varied name -> value.
-        cells: one a seed.
+        cells: one per seed.
         numbers: key of a measure -> mean and spread over the seeds that have it.
     """
 
@@ -119,7 +119,7 @@ class SweepResult:
 
     @property
     def columns(self) -> list[str]:
-        """The numbers that tables and figures show: clean, corrupted, retention, then what further suites gave."""
+        """The numbers that tables and figures show: clean, corrupted, retention, then those of further suites."""
         found = dict.fromkeys(name for cell in self.cells for name in cell.numbers)
         corrupted = [name for name in corrupted_accuracies() if name in found][:1]
         further = [measure.key for measure in in_ranking_order() if measure.family in ("shift", "sequence")]

@@ -35,7 +35,7 @@ class SweepProgress:
         name: of the cell's folder.
         stage: "training", "evaluating", "done" or "failed".
         done, total: steps of that stage.
-        told: speed and loss terms, or why it failed.
+        told: speed and loss terms, or why the run failed.
     """
 
     number: int
@@ -65,7 +65,7 @@ def sweep(
 ) -> SweepResult:
     """Trains and measures every combination of the varied values with every seed. Under torchrun, every process calls it.
 
-    A cell that fails is recorded with its reason, and the others go on. The files of the sweep are written anew after every
+    A cell that fails is recorded with its reason, and the others continue. The files of the sweep are rewritten after every
     cell.
 
     Args:
@@ -79,14 +79,14 @@ def sweep(
         batch_size: images at once in measuring.
         changes: "name=value" for all cells, as `load_config` takes them.
         twin: the recipe's CPU-size twin.
-        resume: go on with the sweep in `output`: what is done is kept, what failed is tried again. It may have other values
+        resume: continue the sweep in `output`: finished runs are kept, failed ones are tried again. It may have other values
             and seeds than before, but nothing else may change. Without a sweep there, begins one.
-        report: told about progress.
+        report: progress callback.
 
     Raises:
         ConfigError: the configuration of a cell cannot be understood.
         SweepSettingsError: there is a sweep in `output`, and `resume` is False or its settings are others.
-        KeyboardInterrupt: it was interrupted; another call with `resume` goes on from there.
+        KeyboardInterrupt: it was interrupted; another call with `resume` continues from there.
     """
     suites = (suite,) if isinstance(suite, str) else tuple(dict.fromkeys(suite))
     measuring = Measuring(None if data is None else str(data), suites, limit, batch_size)
@@ -95,8 +95,8 @@ def sweep(
     if (folder / "sweep.json").exists() and not resume:
         done = sum(planned.found.state == "done" for planned in plan.cells)
         raise SweepSettingsError(
-            f"there is a sweep in {folder} already, with {done} of these {len(plan.cells)} cells done; --resume goes on with "
-            "it, another --output starts anew"
+            f"there is a sweep in {folder} already, with {done} of these {len(plan.cells)} cells done; --resume continues "
+            "it, another --output starts a new one"
         )
     from robustvit.sweeping.inputs import check_inputs
 

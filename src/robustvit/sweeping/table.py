@@ -34,7 +34,7 @@ def spread_text(name: str, spread: Spread | None) -> str:
 
 
 def table_of(result: SweepResult) -> tuple[list[str], list[list[str]]]:
-    """The headings, and a list of texts a row: values, numbers, and how many seeds they are of."""
+    """The headings, and one list of texts per row: values, numbers, and the number of seeds."""
     headings = [*(axis.name for axis in result.axes), *map(heading_of, result.columns), "seeds"]
     rows = []
     for row in result.rows:

@@ -32,7 +32,7 @@ from robustvit.runtime.picture_files import check_is_file
 __all__ = ["Copied", "Job", "Work", "results"]
 
 AHEAD = 4
-"""Images a process that are handed out before the first of them is done."""
+"""Images per process that are queued before the first of them is done."""
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def pictures_below(source: Path, layout: Layout) -> list[Path]:
 
     Raises:
         FileNotFoundError: there is no such folder.
-        ValueError: there are no such images in it, or they lie elsewhere than in class folders.
+        ValueError: there are no such images in it, or they are not in class folders.
     """
     if not source.is_dir():
         if source.is_file():
@@ -109,7 +109,7 @@ def pictures_below(source: Path, layout: Layout) -> list[Path]:
             "" if len(wrong.parts) == 1 else f"; give the folder that has the classes, here perhaps {source / wrong.parts[0]}"
         )
         raise ValueError(
-            f"{source / wrong} lies {where}; ImageNet-C is made of class folders: {source}/CLASS/IMAGE{hint}. For images "
+            f"{source / wrong} is {where}; ImageNet-C needs class folders: {source}/CLASS/IMAGE{hint}. For images "
             "without classes give --layout coco"
         )
     return found

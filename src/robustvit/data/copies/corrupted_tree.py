@@ -28,7 +28,7 @@ from robustvit.runtime.locking import locked
 __all__ = ["LAYOUTS", "Copying", "TreeSummary", "copied_names", "corrupt_tree"]
 
 Report = Callable[[str, int, int], None]
-"""Told (what is being done, images done, in all)."""
+"""Progress callback: (description, images done, total)."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def corrupt_tree(
         copying: how.
         workers: processes on this machine, at most one per core that this process may use; None for as many as that.
         rank, world: this process of a distributed run, and how many there are; each takes its share of the images.
-        report: told (what, images done, images in all).
+        report: progress callback (description, images done, total).
     """
     pictures = pictures_below(source, copying.layout)
     _check_places(source, destination)
@@ -119,7 +119,7 @@ def _copy_all(
     with listing(sums) as append, listing(sources) as append_source, closing(results(jobs, count)) as copied:
         for done, (job, result) in enumerate(copied, start=1):
             check_interrupted()
-            if result.source is not None and result.files:  # first: without it, nobody would notice a change
+            if result.source is not None and result.files:  # first: without it, a change would go unnoticed
                 append_source([source_line(job.picture.as_posix(), result.source)])
             append([checksum_line(digest, name) for name, digest in result.files])
             written, present = written + len(result.files), present + job.present
@@ -157,13 +157,13 @@ def _forget_changed(
         stale[checksums.name] = {work.copying.file_name(Path(picture)).as_posix() for picture in found}
         if is_kept_here and records.is_outdated:
             drop_copies(checksums, stale[checksums.name], places)
-            records.save()  # last: after a kill, the change is found again
+            records.save()  # last: after a kill, the change is noticed again
     return stale, sorted(changed)
 
 
 def _check_places(source: Path, destination: Path) -> None:
     if destination.resolve().is_relative_to(source.resolve()):
-        raise ValueError(f"{destination} lies inside {source}, so the copies would become images; give another folder")
+        raise ValueError(f"{destination} is inside {source}, so the copies would count as images; give another folder")
 
 
 def _prepare(source: Path, destination: Path, copying: Copying, pictures: Sequence[Path], rank: int, world: int) -> list[str]:

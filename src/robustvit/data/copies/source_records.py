@@ -70,7 +70,7 @@ class SourceRecords:
         Args:
             folder: of the images.
             wanted: their paths below it.
-            told: called for every image that was looked at.
+            told: callback, called after every image.
         """
         found = set()
         for picture in [picture for picture in self.records if picture in wanted]:

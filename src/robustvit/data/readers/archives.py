@@ -28,7 +28,7 @@ def tar_pictures(path: Path, *, ignore_orientation: bool = False) -> ReaderSampl
     from timm.data.readers.reader_image_in_tar import ReaderImageInTar
 
     try:
-        with _more_suffixes():  # no index: timm pickles it, and would run what somebody else put into one
+        with _more_suffixes():  # no index: timm unpickles it, and would run code that someone put into one
             reader = ReaderImageInTar(str(path), cache_tarinfo=False)
     except (ValueError, tarfile.TarError, EOFError) as error:
         told = str(error) if isinstance(error, tarfile.TarError | EOFError) else "expected CLASS/IMAGE.jpg in it"
@@ -100,7 +100,7 @@ def wds_pictures(source: str, *, ignore_orientation: bool = False) -> ShardPictu
     if missing := [file for file, local in zip(files, is_local, strict=True) if local and not Path(file).is_file()]:
         raise FileNotFoundError(f"{source}: there is no shard {missing[0]}")
     if not reader.num_samples and not all(is_local):
-        raise LayoutError(f"{source}: nobody knows how many images the shards have; add it, as in {source}|50000")
+        raise LayoutError(f"{source}: the number of images in the shards is unknown; add it, as in {source}|50000")
     count = reader.num_samples or sum(map(_count, files))
     return ShardPictures(files, source, count, reader.split_info.alt_label, ignore_orientation=ignore_orientation)
 
@@ -151,7 +151,7 @@ def _check_members(shard: str) -> None:
     with suppress(tarfile.TarError, EOFError), tarfile.open(shard) as archive:  # what comes before the damage is read
         large = next((member for member in archive if member.isfile() and member.size > MOST_BYTES), None)
     if large is not None:
-        raise ValueError(f"{large.name} in it has {large.size:,} bytes, which is no image")
+        raise ValueError(f"{large.name} in it has {large.size:,} bytes, which is too large for an image")
 
 
 class ShardPictures:

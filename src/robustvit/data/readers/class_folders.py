@@ -144,7 +144,7 @@ def _scan(root: Path) -> dict[str, list[str]]:
             f"expected {expected}, or choose those suites"
         )
     if loose := next((e.name for e in entries if not e.is_dir() and _is_picture(e.name)), None):
-        raise LayoutError(f"{root}/{loose} lies beside the class folders, so nobody knows its class; move it: {expected}")
+        raise LayoutError(f"{root}/{loose} is beside the class folders, so its class is unknown; move it: {expected}")
     others: Counter[str] = Counter()
     found = {entry.name: pictures for entry in classes if (pictures := _pictures_of(root, entry.path, others))}
     if not found:
@@ -187,7 +187,7 @@ def _pictures_below(folder: str) -> Iterator[str]:
 
 
 def _too_deep(root: Path, picture: Path) -> str:
-    message = f"{picture} lies deeper than {root}/CLASS/IMAGE, so its class is not clear; "
+    message = f"{picture} is deeper than {root}/CLASS/IMAGE, so its class is not clear; "
     if set(picture.relative_to(root).parts[:2]) & set(corruption_names("all19")):
         return message + "this looks like ImageNet-C: choose the suite imagenet-c, or give the folder of the clean images"
     return message + f"give the folder that has the class folders (here perhaps {picture.parent.parent}), or move it away"

@@ -77,13 +77,13 @@ def corrupted_pictures(
         if len(pictures) < expected:
             raise LayoutError(
                 f"{there[name, severity]} has {len(pictures)} of {expected} images: it was not finished, and the same "
-                "robustvit corrupt command goes on with it"
+                "robustvit corrupt command continues it"
             )
     return found
 
 
 def _copied_pictures(root: Path) -> int:
-    """How many images every folder of a copy should have: all but those that could not be read; 0 where nobody knows."""
+    """How many images every folder of a copy should have: all but those that could not be read; 0 if unknown."""
     try:
         count = int(json.loads((root / "manifest.json").read_text())["pictures"]["count"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -94,7 +94,7 @@ def _copied_pictures(root: Path) -> int:
 def _lacks(root: Path, missing: Sequence[str], there: Sequence[Cell] | dict[Cell, Path], *, is_copy: bool) -> str:
     told = f"{root} lacks {', '.join(missing[:8])}{' and more' if len(missing) > 8 else ''}; "
     if is_copy:
-        return f"{told}it was not finished: the same robustvit corrupt command goes on with it"
+        return f"{told}it was not finished: the same robustvit corrupt command continues it"
     return (
         f"{told}expected {root}/CORRUPTION/SEVERITY/CLASS/IMAGE.JPEG for each. To measure what is there ({_told(there)}), "
         "name it with --suite and --severity"

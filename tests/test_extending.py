@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from torchvision.transforms.functional import to_pil_image
 
 import robustvit as rv
 from robustvit.analysis.options import options_class
 from robustvit.attacks import build_attack
 from robustvit.cli.attack_flags import build_attacks, flags_class
 from robustvit.corruptions.registry import CORRUPTIONS
+from robustvit.data.scenes import Scenes
+from robustvit.evaluation.suites.registry import SUITES
 from robustvit.methods.registry import METHODS
 from robustvit.runtime.plugins import Registry, installed
 
@@ -70,6 +73,24 @@ def test_published_sets_do_not_grow_with_plug_ins() -> None:
     assert [len(rv.corruption_names(group)) for group in ("common15", "extra4", "all19", "weather")] == [15, 4, 19, 4]
     assert rv.corruption_names("all") == (*rv.corruption_names("all19"), "haze")
     assert len(CORRUPTIONS) == 20
+
+
+@pytest.mark.usefixtures("documented")
+def test_suites_of_a_plug_in_are_measured_and_their_numbers_shown(tmp_path: Path) -> None:
+    for folder in ("val", "sketches"):
+        for i, name in enumerate(Scenes.classes):
+            (tmp_path / "set" / folder / name).mkdir(parents=True)
+            image, _ = Scenes("test", 10)[i]
+            to_pil_image(image).save(tmp_path / "set" / folder / name / "a.png")
+    network = rv.create_model("vit_nano", pretrained=True)
+    chosen = ["driving", "sketches"]
+    results = rv.evaluate(network, tmp_path / "set", chosen, severity=3, output=tmp_path / "out", examples=0)
+    model = results.models[0]
+    assert {cell.condition for cell in model.cells if cell.suite == "driving"} == set(SUITES["driving"].corruptions)  # type: ignore[attr-defined]
+    assert model.summary["sketches_accuracy"].value == model.summary["clean_accuracy"].value
+    assert "Accuracy on sketches" in (tmp_path / "out" / "report.html").read_text()
+    with pytest.raises(ValueError, match=r"sketched.*sketches"):
+        rv.evaluate(network, tmp_path / "set", "sketched")
 
 
 @pytest.mark.usefixtures("documented", "undrawn")

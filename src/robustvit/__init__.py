@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from robustvit.training.config_io import load_config
     from robustvit.training.train import train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "CORRUPTIONS": "corruptions.registry",

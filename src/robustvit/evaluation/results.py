@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from robustvit.evaluation.definitions import definitions
 from robustvit.evaluation.rows import columns_of, rows_of
 from robustvit.evaluation.value import Value
+from robustvit.metrics import measures
 from robustvit.metrics.measures import ACCURACY, CELL_MEASURES, is_measure, measure_of
 from robustvit.runtime.checked_json import read_checked_json, write_checked_json
 from robustvit.runtime.page_writers import page_writer
@@ -358,7 +359,15 @@ class Results:
         """Plain values: everything but `predictions`."""
         stored = asdict(replace(self, predictions=()))
         del stored["predictions"]
-        return stored
+        return {**stored, "measures": measures.to_json(self._keys())}
+
+    def _keys(self) -> Iterator[str]:
+        """Of all measures that have a number here."""
+        yield self.primary
+        for model in self.models:
+            yield from model.summary
+            for cell in model.cells:
+                yield from cell.values
 
     def save(self, folder: str | Path) -> Path:
         """Writes results.json, results.csv, report.html and, where there are any, predictions.csv; returns the folder.
@@ -409,6 +418,7 @@ class Results:
         if any("values" not in cell for model in stored["models"] for cell in model["cells"]):
             made = stored.get("versions", {}).get("robustvit", "an earlier version")
             raise ValueError(f"{path} was written by robustvit {made}, whose layout this version does not read; measure again")
+        measures.register_stored(stored.pop("measures", {}))
         models = tuple(_model_from_json(model) for model in stored.pop("models"))
         differences = tuple(_difference_from_json(difference) for difference in stored.pop("differences", ()))
         notes = _notes(stored.pop("notes", ()))

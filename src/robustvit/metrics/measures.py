@@ -9,9 +9,9 @@ it in its own file:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
 from robustvit.runtime.measure_homes import import_measure_homes
 
@@ -32,6 +32,8 @@ __all__ = [
     "measure_of",
     "measures",
     "register",
+    "register_stored",
+    "to_json",
 ]
 
 
@@ -153,6 +155,19 @@ def is_measure(key: str) -> bool:
     if base_key(key) not in _TABLE:
         import_measure_homes()
     return base_key(key) in _TABLE
+
+
+def to_json(keys: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """What readers of a file must know about the measures with these keys."""
+    return {key: {**asdict(measure_of(key)), "unit": measure_of(key).unit.name} for key in dict.fromkeys(map(base_key, keys))}
+
+
+def register_stored(stored: Mapping[str, Mapping[str, Any]]) -> None:
+    """Registers those measures of a file that nobody has registered here, as the plug-in that did is not installed."""
+    units = {unit.name: unit for unit in (SHARE, RATIO, DISTANCE, NUMBER)}
+    for key, about in stored.items():
+        if not is_measure(key):
+            register(Measure(**{**about, "unit": units[about["unit"]]}))
 
 
 def in_display_order(keys: Iterable[str]) -> list[str]:

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from robustvit.corruptions.conditions import CLEAN
 from robustvit.data.layouts import suite_folder
-from robustvit.evaluation.passes import FilesPass, Pass
+from robustvit.evaluation.passes import Pass
 from robustvit.evaluation.statistics import Statistics
 from robustvit.evaluation.suites.suite import Request, Suite
 from robustvit.evaluation.tallied import Tallied
@@ -44,18 +43,7 @@ class ImageNetSubset(Suite):
         protocol = request.protocol("model", published=True)
         is_folder = request.is_path and Path(request.data).is_dir()
         samples = request.samples(protocol, suite_folder(request.data, self.name) if is_folder else None)
-        task = request.bound(samples, protocol, subset=self.letter)
-        return FilesPass(
-            suites=(self,),
-            cells=(CLEAN,),
-            cell_suites=(self.name,),
-            task=task,
-            samples=samples,
-            protocol=protocol,
-            normalisation=request.normalisation,
-            settings=request.settings,
-            sets=((task, samples),),
-        )
+        return request.plain_pass(self, samples, protocol, subset=self.letter)
 
     def statistics(self, task: Task, tallied: Tallied) -> Statistics:
         return Statistics({self.measure.key: clean_accuracy_of(tallied.cells)})

@@ -131,6 +131,28 @@ class Request:
         """The task for the network and these samples."""
         return self.task.bind(self.network, samples, protocol.size, class_map=self.settings.class_map, **options)
 
+    def plain_pass(self, suite: Suite, samples: SampleSet, protocol: Protocol, **options: Any) -> FilesPass:
+        """A pass over the samples of another dataset, as they are.
+
+        Args:
+            suite: that it answers.
+            samples: to measure on.
+            protocol: how an image becomes the input.
+            options: of `Task.bind`.
+        """
+        task = self.bound(samples, protocol, **options)
+        return FilesPass(
+            suites=(suite,),
+            cells=(CLEAN,),
+            cell_suites=(suite.name,),
+            task=task,
+            samples=samples,
+            protocol=protocol,
+            normalisation=self.normalisation,
+            settings=self.settings,
+            sets=((task, samples),),
+        )
+
     def files_pass(
         self,
         suites: tuple[Suite, ...],

@@ -28,6 +28,21 @@ from robustvit.training.run import Run
 from robustvit.training.train import Progress, train
 
 
+@pytest.fixture(autouse=True)
+def _undrawn(request: pytest.FixtureRequest) -> None:
+    """The figure takes longer than a tiny run, and one test looks at it."""
+    if request.function is not test_a_run_leaves_all_its_files:
+        request.getfixturevalue("undrawn")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run of one epoch, to be read only."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    train(tiny_config(["schedule.epochs=1"]), folder)
+    return folder
+
+
 def weights_of(folder: Path) -> dict[str, torch.Tensor]:
     return read_weights(folder / "weights" / "model.safetensors")
 
@@ -68,17 +83,12 @@ def test_tap_on_a_timm_network_survives_saving(tmp_path: Path) -> None:
     assert same(dict(loaded.state_dict()), weights_of(tmp_path / "run"))
 
 
-def test_the_same_run_twice_is_bit_identical(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        train(tiny_config(), tmp_path / name)
-    assert same(weights_of(tmp_path / "a"), weights_of(tmp_path / "b"))
-    assert without_speed(tmp_path / "a") == without_speed(tmp_path / "b")
-
-
-def test_another_seed_is_another_run(tmp_path: Path) -> None:
-    train(tiny_config(["schedule.epochs=1"]), tmp_path / "a")
-    train(tiny_config(["schedule.epochs=1", "loop.seed=1"]), tmp_path / "b")
-    assert not same(weights_of(tmp_path / "a"), weights_of(tmp_path / "b"))
+def test_the_same_run_again_is_bit_identical_and_another_seed_is_another_run(finished: Path, tmp_path: Path) -> None:
+    for name, seed in (("again", 0), ("other", 1)):
+        train(tiny_config(["schedule.epochs=1", f"loop.seed={seed}"]), tmp_path / name)
+    assert same(weights_of(finished), weights_of(tmp_path / "again"))
+    assert without_speed(finished) == without_speed(tmp_path / "again")
+    assert not same(weights_of(finished), weights_of(tmp_path / "other"))
 
 
 def test_loss_falls_on_pictures_seen_again_and_again(tmp_path: Path) -> None:
@@ -166,12 +176,9 @@ def test_fine_tuning_takes_the_weights_of_a_run_with_another_head_and_size(tmp_p
         assert all(torch.allclose(before[key], after[key], atol=1e-5) for key in kept)
 
 
-def test_foreign_weights_are_refused_before_the_work(tmp_path: Path) -> None:
-    train(tiny_config(["schedule.epochs=1"]), tmp_path / "fan")
+def test_foreign_weights_are_refused_before_the_work(finished: Path, tmp_path: Path) -> None:
     with pytest.raises(rv.CheckpointError, match="do not fit this Vision"):
-        train(
-            tiny_config([f"model.checkpoint={tmp_path / 'fan'}", "model.name=vit_nano", "model.options=null"]), tmp_path / "x"
-        )
+        train(tiny_config([f"model.checkpoint={finished}", "model.name=vit_nano", "model.options=null"]), tmp_path / "x")
 
 
 def test_a_loss_that_is_not_a_number_stops_the_run_and_says_where(tmp_path: Path) -> None:
@@ -184,16 +191,14 @@ def test_a_loss_that_is_not_a_number_stops_the_run_and_says_where(tmp_path: Path
     assert Checkpoints(tmp_path / "run" / "checkpoints", 2).newest() is not None
 
 
-def test_a_finished_folder_is_not_overwritten(tmp_path: Path) -> None:
-    train(tiny_config(["schedule.epochs=1"]), tmp_path / "run")
-    with pytest.raises(FileExistsError, match="--resume goes on with it"):
-        train(tiny_config(["schedule.epochs=1"]), tmp_path / "run")
+def test_a_finished_folder_is_not_overwritten(finished: Path) -> None:
+    with pytest.raises(FileExistsError, match="--resume"):
+        train(tiny_config(["schedule.epochs=1"]), finished)
 
 
-def test_a_resumed_run_may_not_change_its_configuration(tmp_path: Path) -> None:
-    train(tiny_config(["schedule.epochs=1"]), tmp_path / "run")
+def test_a_resumed_run_may_not_change_its_configuration(finished: Path) -> None:
     with pytest.raises(ConfigError, match=r"optimizer\.lr was 0\.001 and is 0\.01"):
-        train(tiny_config(["schedule.epochs=1", "optimizer.lr=0.01"]), tmp_path / "run", resume=True)
+        train(tiny_config(["schedule.epochs=1", "optimizer.lr=0.01"]), finished, resume=True)
 
 
 def test_a_run_interrupted_at_any_checkpoint_ends_as_if_it_was_not(tmp_path: Path) -> None:

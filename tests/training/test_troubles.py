@@ -14,6 +14,8 @@ from tiny_runs import VIT, tiny_config
 from robustvit.runtime.checkpoints import Checkpoints
 from robustvit.training.train import train
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 def test_a_full_disk_ends_the_run_and_leaves_earlier_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save = torch.save

@@ -37,7 +37,7 @@ def eval(  # noqa: A001
             hfds/..., or scenes (the embedded dataset).
         suite: what to measure.
         task: what the networks are for; by default classification, or what a network says itself.
-        no_jpeg: imagenet-c made in memory without the JPEG step of the published files.
+        no_jpeg: make imagenet-c in memory without the JPEG step of the published files.
         bgr: swap red and blue for the corruptions, as the published Cityscapes-C and COCO-C do.
         frost_folder: photographs for frost instead of generated textures.
     """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SUITE_HELP", "MeasureOptions", "print_results", "run_and_print", "tell_notes"]
 
-SUITE_HELP = f"what to measure: {', '.join(SUITES)}; or corruptions by their names, as fog."
+SUITE_HELP = f"what to measure: {', '.join(SUITES)}; or single corruptions, such as fog."
 
 
 @dataclass(frozen=True)

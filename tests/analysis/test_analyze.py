@@ -119,17 +119,17 @@ def test_attention_of_the_trained_network_changes_more_under_more_noise() -> Non
 def test_pictures_without_labels_are_judged_by_the_answers_to_the_clean_ones(loose: Path) -> None:
     models = {"vit_nano": rv.create_model("vit_nano", pretrained=True)}
     found = analyze(models, loose, ["occlusion"], AnalysisOptions(masks=2, rho=0.0))
-    assert found.networks["vit_nano"]["truth"] == "the network's own answers to the clean pictures"
+    assert found.networks["vit_nano"]["truth"] == "the network's own answers to the clean images"
     assert found.findings["occlusion"]["vit_nano"].numbers["mean_accuracy"] == 1.0  # nothing is covered
     assert found.about["pictures"]["count"] == 5
     one = analyze(models, loose / "3.png", ["attention", "clusters"], QUICK)
     assert one.findings["attention"]["vit_nano"].numbers["picture"] == "3.png"
     labelled = analyze(models, "scenes-easy:4", ["occlusion"], AnalysisOptions(masks=1))
-    assert labelled.networks["vit_nano"]["truth"] == "labels of the pictures"
+    assert labelled.networks["vit_nano"]["truth"] == "labels of the images"
 
 
 def test_a_picture_that_cannot_be_read_is_named_and_the_others_are_used(loose: Path) -> None:
-    (loose / "2.png").write_bytes(b"no picture")
+    (loose / "2.png").write_bytes(b"no image")
     models = {"vit_nano": rv.create_model("vit_nano", pretrained=True)}
     found = analyze(models, loose, ["stability"], QUICK)
     assert list(found.networks["vit_nano"]["skipped"]) == ["2.png"]
@@ -220,7 +220,7 @@ def test_a_label_that_the_network_has_no_output_for_is_named() -> None:
 
 
 def test_what_could_not_be_read_is_known_after_a_resumed_run(loose: Path, tmp_path: Path) -> None:
-    (loose / "2.png").write_bytes(b"no picture")
+    (loose / "2.png").write_bytes(b"no image")
     models, out = {"vit_nano": rv.create_model("vit_nano", pretrained=True)}, tmp_path / "out"
 
     def stop(name: str, done: int, total: int) -> None:
@@ -237,7 +237,7 @@ def test_what_could_not_be_read_is_known_after_a_resumed_run(loose: Path, tmp_pa
     with pytest.raises(KeyboardInterrupt):
         analyze(models, loose, what, QUICK, output=tmp_path / "other", report=stop)
     (loose / "9.png").rename(loose / "8.png")  # as many images, but others
-    with pytest.raises(ValueError, match="other pictures"):
+    with pytest.raises(ValueError, match="other images"):
         analyze(models, loose, what, QUICK, output=tmp_path / "other", resume=True)
 
 
@@ -416,7 +416,7 @@ def test_figures_show_pictures_that_all_networks_know() -> None:
     pictures, known = known_from(3, 12, networks)
     assert known[0] >= "3"
     found = analyze(networks, pictures, ["attention", "clusters"], AnalysisOptions(shown=2, layers=(0,)))
-    assert found.about["pictures"]["figures"] == "Figures show pictures that all networks answer rightly."
+    assert found.about["pictures"]["figures"] == "Figures show images that all networks answer rightly."
     for name in networks:
         assert found.findings["attention"][name].numbers["picture"] == known[0]
         for place in range(2):
@@ -450,7 +450,7 @@ def test_numbers_do_not_depend_on_which_pictures_figures_show(monkeypatch: pytes
 def test_it_is_said_why_figures_show_what_the_network_does_not_know(tmp_path: Path) -> None:
     blind = {"blind": rv.create_model("vit_pico", num_classes=10)}
     few = analyze(blind, "scenes-easy:3", ["attention"], AnalysisOptions(shown=4))
-    assert "of 3 pictures" in few.about["pictures"]["figures"].lower()
+    assert "of 3 images" in few.about["pictures"]["figures"].lower()
     Image.new("RGB", (32, 32), "red").save(tmp_path / "a.png")
     unlabelled = analyze(blind, tmp_path, ["attention"])
     assert "no labels" in unlabelled.about["pictures"]["figures"]

@@ -85,7 +85,7 @@ def test_another_analysis_is_refused_and_the_one_that_is_there_stays(networks: A
         analyze(other, pictures, ["head-diversity"], output=out, resume=True)
     (out / "arrays.npz").write_bytes(before[out / "arrays.npz"])
     Image.new("RGB", (32, 32)).save(pictures / "1.png")
-    with pytest.raises(FinishedRunError, match="other pictures"):
+    with pytest.raises(FinishedRunError, match="other images"):
         analyze(networks, pictures, ["head-diversity"], output=out, resume=True)
     assert {path: path.read_bytes() for path in out.rglob("*.*")} == before
 

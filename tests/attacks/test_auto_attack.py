@@ -28,7 +28,7 @@ def network() -> PixelNetwork:
 
 @pytest.fixture(scope="module")
 def scenes(network: PixelNetwork) -> tuple[Tensor, Tensor]:
-    """Pictures that the network gets right, but for the last."""
+    """Images that the network gets right, but for the last."""
     images = torch.rand(6, 3, 16, 16, generator=torch.Generator().manual_seed(1))
     labels = network(images).argmax(1)
     return images, torch.cat([labels[:-1], (labels[-1:] + 1) % 10])

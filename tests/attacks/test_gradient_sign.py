@@ -21,7 +21,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def reference() -> tuple[PixelNetwork, Tensor, Tensor]:
-    """The network, pictures and labels that CASE["inputs"] describes."""
+    """The network, images and labels that CASE["inputs"] describes."""
     draws = np.random.RandomState(1)
     network = nn.Sequential(nn.Conv2d(3, 4, 3, stride=2, padding=1), nn.GELU(), nn.Flatten(), nn.Linear(64, 5))
     with torch.no_grad():

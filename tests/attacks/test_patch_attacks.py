@@ -79,7 +79,7 @@ def test_the_lowest_scores_are_covered() -> None:
 
 
 class LeftEye(nn.Module):
-    """A network that does not see the right half of a picture."""
+    """A network that does not see the right half of an image."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""`robustvit demo`, in a shortened form: the same steps with tiny networks, a few pictures and updates."""
+"""`robustvit demo`, in a shortened form: the same steps with tiny networks, a few images and updates."""
 
 from __future__ import annotations
 

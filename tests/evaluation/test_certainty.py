@@ -1,4 +1,4 @@
-"""No false certainty: few pictures have wide intervals, and everything that shows an interval shows the same."""
+"""No false certainty: few images have wide intervals, and everything that shows an interval shows the same."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Z2 = 1.959964**2
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Ten pictures of one grey each, which `ByGrey` knows."""
+    """Ten images of one grey each, which `ByGrey` knows."""
     return save_classes(tmp_path_factory.mktemp("set"), {f"c{k}": k for k in range(10)})
 
 
@@ -50,7 +50,7 @@ def test_networks_that_no_picture_tells_apart_are_not_called_chance(pictures: Pa
     same = results.between("a", "b")[0].summary["mean_accuracy"]
     assert same == Value(0.0, None, None)
     assert verdict(same) == "no image tells them apart"
-    apart = results.between("c", "a")[0].summary["mean_accuracy"]  # +1 for each of ten pictures
+    apart = results.between("c", "a")[0].summary["mean_accuracy"]  # +1 for each of ten images
     assert apart == Value(1.0, pytest.approx(2 * 10 / (10 + Z2) - 1), 1.0)
     assert verdict(apart) == ""
 

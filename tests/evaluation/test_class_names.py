@@ -133,7 +133,7 @@ def test_the_class_map_to_be_edited_is_of_this_run_and_told_only_where_it_is(tmp
     assert "template" not in without.text + without.file
     out = tmp_path / "out"
     out.mkdir()
-    (out / "class_map_template.json").write_text('{"cat": 3}')  # of another data set
+    (out / "class_map_template.json").write_text('{"cat": 3}')  # of another dataset
     results = rv.evaluate(ByColour(10), data, "clean", output=out)
     [(_, note)] = results.remarks()
     assert json.loads((out / note.file).read_text()) == {f"c{k}": k for k in range(10)}

@@ -1,4 +1,4 @@
-"""Groups have intervals, and two networks are compared picture by picture."""
+"""Groups have intervals, and two networks are compared image by image."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from robustvit.evaluation.results import Value
 
 
 class Rounds(nn.Module):
-    """A network of random weights that sees coarse pictures, so that some corruptions change its answer."""
+    """A network of random weights that sees coarse images, so that some corruptions change its answer."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ def test_only_pictures_that_both_networks_saw_are_compared(tmp_path: Path) -> No
     save_classes(tmp_path, {"c9": 9}, side=40)
     networks = {"small": ByGrey(), "large": ByGrey(side=48)}
     results = rv.evaluate(networks, tmp_path, "clean", protocol="crop", examples=0)
-    assert [model.cells[0].images for model in results.models] == [10, 9]  # one picture is too small for the large network
+    assert [model.cells[0].images for model in results.models] == [10, 9]  # one image is too small for the large network
     assert results.differences[0].images == 9
 
 

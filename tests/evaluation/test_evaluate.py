@@ -1,4 +1,4 @@
-"""One command answers for any network and any pictures, and its numbers are what the definitions say."""
+"""One command answers for any network and any images, and its numbers are what the definitions say."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_an_interrupted_run_goes_on_and_ends_as_if_nothing_had_happened(model: A
 
 def test_unreadable_pictures_are_named_and_left_out(model: Any, tmp_path: Path) -> None:
     class_tree(tmp_path, [f"c{i}" for i in range(10)])
-    (tmp_path / "c3" / "bad.jpg").write_text("no picture")
+    (tmp_path / "c3" / "bad.jpg").write_text("no image")
     results = rv.evaluate(model, tmp_path, ["clean", "noise"])
     assert [name for name, _ in results.models[0].skipped] == ["c3/bad.jpg"]
     assert {c.images for c in results.models[0].cells} == {10}
@@ -226,7 +226,7 @@ def _stop_after(steps: int) -> Any:
 
 
 class Unsure(ByGrey):
-    """Gives NaN for dark pictures."""
+    """Gives NaN for dark images."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.where(x.mean((1, 2, 3))[:, None] < 0.25, torch.nan, super().forward(x))

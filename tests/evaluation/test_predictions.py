@@ -17,7 +17,7 @@ from robustvit.report.classes import class_tables
 from robustvit.report.page import render_page
 
 SEEN = {f"c{k}": k for k in range(9)} | {"c9": 2}
-"""The picture of the last class looks like one of class 2."""
+"""The image of the last class looks like one of class 2."""
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def rows_in(path: Path) -> list[dict[str, str]]:
 def test_every_answer_is_written_by_name(pictures: Path, tmp_path: Path) -> None:
     results = rv.evaluate({"a": ByGrey(), "b": ByGrey()}, pictures, "fog", severity=3, output=tmp_path, predictions=True)
     rows = rows_in(tmp_path / "predictions.csv")
-    assert len(rows) == 2 * 2 * 10  # networks, conditions, pictures
+    assert len(rows) == 2 * 2 * 10  # networks, conditions, images
     last = next(row for row in rows if row["label"] == "c9" and row["condition"] == "clean")
     assert (last["network"], last["id"], last["severity"]) == ("a", "c9/a.png", "0")
     assert (last["prediction"], last["correct"]) == ("c2", "0")
@@ -62,7 +62,7 @@ def plain(tables: tuple[Any, ...]) -> list[dict[str, Any]]:
 
 
 class Counts(ByGrey):
-    """Notes how many pictures it was shown, without those that try it alone."""
+    """Notes how many images it was shown, without those that try it alone."""
 
     seen = 0
 

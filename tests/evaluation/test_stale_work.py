@@ -29,7 +29,7 @@ GREYS = {f"c{k}": k for k in range(10)}
 
 
 class Always(nn.Module):
-    """Answers every picture with one class; `calls` counts batches (not trials of one), and it stops after `most`."""
+    """Answers every image with one class; `calls` counts batches (not trials of one), and it stops after `most`."""
 
     num_classes = 10
     pretrained_cfg = ByGrey().pretrained_cfg
@@ -134,9 +134,9 @@ def test_pictures_that_changed_are_noticed_in_a_finished_and_in_an_unfinished_ru
         quick(Always(0, most=2), pictures, tmp_path / "begun")
     change(pictures)
     for resume in (True, False):
-        with pytest.raises(FinishedRunError, match="other pictures"):
+        with pytest.raises(FinishedRunError, match="other images"):
             quick(ByGrey(), pictures, tmp_path / "finished", resume=resume)
-        with pytest.raises(UnfinishedRunError, match="other pictures"):
+        with pytest.raises(UnfinishedRunError, match="other images"):
             quick(Always(0), pictures, tmp_path / "begun", resume=resume)
 
 

@@ -42,7 +42,7 @@ def test_imagenet_c_on_disk_gives_a_cell_for_every_folder(imagenet_c: Path) -> N
     assert model.protocol["ignore_orientation"], "as the published numbers were made"
     assert model.measurements[0].data["origin"] == "files on disk"
     assert model.measurements[0].corruption == {}
-    assert "retention" not in model.summary  # there are no clean pictures among the files
+    assert "retention" not in model.summary  # there are no clean images among the files
 
 
 def test_clean_images_beside_imagenet_c_give_retention(imagenet_c: Path) -> None:

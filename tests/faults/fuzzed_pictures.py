@@ -1,4 +1,4 @@
-"""Picture files of every kind that a folder of pictures may hold, whole and damaged, under ordinary and odd names."""
+"""Image files of every kind that a folder of images may hold, whole and damaged, under ordinary and odd names."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ODD_NAMES = (
 
 
 def encoded(draws: random.Random, size: tuple[int, int] | None = None) -> bytes:
-    """A whole picture of some format, mode and size."""
+    """A whole image of some format, mode and size."""
     kind = draws.choice(list(FORMATS))
     mode = draws.choice(FORMATS[kind])
     width, height = size or (draws.choice((32, 40, 57)), draws.choice((32, 45)))
@@ -109,7 +109,7 @@ def huge_header(draws: random.Random) -> bytes:
 
 
 def other_kind(draws: random.Random) -> bytes:
-    """No picture of a listed format: text, programs for other decoders, an archive, a pickle."""
+    """No image of a listed format: text, programs for other decoders, an archive, a pickle."""
     postscript = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n%%EOF\n"
     drawing = b'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><rect width="9" height="9"/></svg>'
     metafile = b"\xd7\xcd\xc6\x9a" + bytes(60)
@@ -123,7 +123,7 @@ KINDS: tuple[Callable[[random.Random], bytes], ...] = (damaged, whole, tiny, dam
 
 
 def put_picture(folder: Path, number: int, draws: random.Random) -> tuple[Path, str]:
-    """Writes picture `number` into a folder under some name; (its path, its kind)."""
+    """Writes image `number` into a folder under some name; (its path, its kind)."""
     make = KINDS[number % len(KINDS)]
     if number % 16 == 15:
         return _put_no_file(folder, draws)

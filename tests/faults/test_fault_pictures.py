@@ -44,7 +44,7 @@ def save_set(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def copies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What the copies of the ordinary pictures are when nothing else is there."""
+    """What the copies of the ordinary images are when nothing else is there."""
     root = tmp_path_factory.mktemp("alone")
     assert command("corrupt", save_set(root / "set"), root / "copies", *COPYING).kind == "done"
     return {path.relative_to(root / "copies").as_posix(): path.read_bytes() for path in (root / "copies").rglob("*.png")}
@@ -61,7 +61,7 @@ def test_odd_pictures_are_used_or_named_and_change_nothing_else(
     measured = _measured(folder, tmp_path / "out") if number % 2 else copied
     assert not (tmp_path / "executed").exists()
     assert not Path("executed").exists()
-    record_property("fault", f"pictures, {kind}: {measured.kind}")
+    record_property("fault", f"images, {kind}: {measured.kind}")
 
 
 def _copied(folder: Path, odd: Path, destination: Path, copies: dict[str, bytes]) -> Outcome:

@@ -21,7 +21,7 @@ READ_BACK = re.compile(
     r"results\.json|run\.json|.*\.npz|config\.yaml|metrics\.jsonl|checkpoint-.*\.pt|model\.safetensors|config\.json|summary\.json|"
     r"analysis\.json|cell\.json|sweep\.json|manifest\.json|checksums-.*|sources-.*|.*\.lock"
 )
-"""What a later run reads. Tables, figures and copies of pictures are not read: only their absence is noticed."""
+"""What a later run reads. Tables, figures and copies of images are not read: only their absence is noticed."""
 
 
 @pytest.fixture(scope="module")

@@ -68,7 +68,7 @@ BACKBONES: dict[str, tuple[str, dict[str, Any], int]] = {
     "deit": ("deit_tiny_distilled_patch16_224", _VIT, 32),
     "swin": ("swin_tiny_patch4_window7_224", _SWIN, 44),
 }
-"""name, arguments and side of the pictures"""
+"""name, arguments and side of the images"""
 
 
 def build_backbone(key: str, **more: Any) -> nn.Module:

@@ -1,4 +1,4 @@
-"""ADL as a method: on every backbone, of the batch's own pictures alone, and without a trace in the network."""
+"""ADL as a method: on every backbone, of the batch's own images alone, and without a trace in the network."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def adl_of(network: nn.Module, images: Tensor, **options: Any) -> Tensor:
 
 
 class Companion(Method):
-    """Sends noise through the network with the pictures."""
+    """Sends noise through the network with the images."""
 
     name = "companion"
 

@@ -129,7 +129,7 @@ def reference_step(
 
 
 def occluded(x: Tensor, corrupted: Tensor) -> list[list[int]]:
-    """The patches of 2x2 pixels that are no longer the clamped picture."""
+    """The patches of 2x2 pixels that are no longer the clamped image."""
     mean, std = (torch.tensor(IMAGENET[name])[:, None, None] for name in ("mean", "std"))
     differs = (corrupted != torch.clamp(x, (0 - mean) / std, (1 - mean) / std)).any(1).float()
     return [row.nonzero().flatten().tolist() for row in F.max_pool2d(differs, 2).flatten(1)]

@@ -19,7 +19,7 @@ TRAINED = {"pretrained": True}
 
 
 class Teacher(nn.Module):
-    """Answers with the mean colour of a picture, and remembers what it was asked."""
+    """Answers with the mean colour of an image, and remembers what it was asked."""
 
     def __init__(self, num_classes: int = 10, **cfg: Any) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The patch corruption network of AFAT equals the reference: scores, choice, corrupted picture, gradients."""
+"""The patch corruption network of AFAT equals the reference: scores, choice, corrupted image, gradients."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 @pytest.fixture
 def case() -> tuple[PatchScorer, Tensor, Tensor, Tensor]:
-    """(network, pictures, noise, G), drawn as the reference says."""
+    """(network, images, noise, G), drawn as the reference says."""
     rs = np.random.RandomState(1)
 
     def draw(values: np.ndarray) -> Tensor:

@@ -90,7 +90,7 @@ def test_label_maps_follow_the_grid_of_the_student() -> None:
 
 
 def test_mixup_blends_label_maps_and_cutmix_takes_what_a_cell_shows() -> None:
-    labels = torch.stack([torch.tensor([[1.0, 0.0]]).expand(4, 2), torch.tensor([[0.0, 1.0]]).expand(4, 2)])  # 2 pictures
+    labels = torch.stack([torch.tensor([[1.0, 0.0]]).expand(4, 2), torch.tensor([[0.0, 1.0]]).expand(4, 2)])  # 2 images
     blended = mix_labels(labels, Mix(0.75), (2, 2), (8, 8))
     torch.testing.assert_close(blended[0], torch.tensor([[0.75, 0.25]]).expand(4, 2))
     pasted = mix_labels(labels, Mix(0.75, (0, 4, 2, 6)), (2, 2), (8, 8))  # upper half, two pixels of each column

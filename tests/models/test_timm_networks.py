@@ -161,11 +161,11 @@ def test_any_oblong_image_when_timm_allows_it(shake: Callable) -> None:
         assert model(torch.randn(1, 3, 32, 96)).shape == (1, 10)
         square = model(IMAGES)
         model(torch.randn(1, 3, 96, 32))
-        assert torch.equal(model(IMAGES), square)  # the grid is that of the picture, not of the one before
+        assert torch.equal(model(IMAGES), square)  # the grid is that of the image, not of the one before
 
 
 def test_the_pooling_sees_rows_and_columns_the_right_way_round(shake: Callable) -> None:
-    """Pooling is local: a token far away in the picture, though near in the sequence, has no influence."""
+    """Pooling is local: a token far away in the image, though near in the sequence, has no influence."""
     model = shake(build("vit", tap=2, dynamic_img_size=True))
     norm = model.blocks[0].norm1
     x = torch.randn(1, 1 + 12, 192)

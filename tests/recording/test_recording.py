@@ -392,7 +392,7 @@ def test_regions_are_the_tokens_of_a_window_that_see_each_other() -> None:
         assert int((regions >= 0).sum()) == side * side  # every real token once
         apart = (regions[:, :, None] != regions[:, None, :]) & (regions[:, :, None] >= 0) & (regions[:, None, :] >= 0)
         together = (regions[:, :, None] == regions[:, None, :]) & (regions[:, :, None] >= 0)
-        whole = attention.unflatten(0, (2, -1)).amax((0, 2))  # windows M M: of any picture and head
+        whole = attention.unflatten(0, (2, -1)).amax((0, 2))  # windows M M: of any image and head
         assert (whole[apart] < 1e-6).all()
         assert (whole[together] > 1e-3).all()
     assert [int(r.max()) > 0 for r in tape.regions] == [False, True, False, False]
@@ -477,7 +477,7 @@ def test_a_part_that_is_not_on_the_tape_is_refused() -> None:
     with rv.record(model) as tape:
         model(images)
     for start, stop, of in ((0, 1, 3), (1, 1, 2), (0, 3, 2), (-1, 1, 2)):
-        with pytest.raises(ValueError, match=f"pictures {start} to {stop} of {of} are not on a tape of 2 pictures"):
+        with pytest.raises(ValueError, match=f"images {start} to {stop} of {of} are not on a tape of 2 images"):
             tape.part(start, stop, of)
 
 

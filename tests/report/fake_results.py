@@ -84,7 +84,7 @@ def fake_model(
     examples: int = 0,
     extras: bool = False,
 ) -> ModelResults:
-    """One network under clean pictures and a suite of corruptions; `extras` adds natural shifts, patches and sequences."""
+    """One network under clean images and a suite of corruptions; `extras` adds natural shifts, patches and sequences."""
     cells = [fake_cell("clean", "clean", 0, images, around(clean), calibration_error=0.031)]
     summary = {"clean_accuracy": around(clean), "expected_calibration_error": around(0.031, 0.004)}
     if suite != "clean":
@@ -127,7 +127,7 @@ def _extras(clean: float, strength: float) -> tuple[list[CellResult], dict[str, 
 
 
 def fake_example(number: int) -> Example:
-    """A drawn picture under five conditions, wrong under the last ones."""
+    """A drawn image under five conditions, wrong under the last ones."""
     rng = np.random.default_rng(number)
     y, x = np.mgrid[0:96, 0:96]
     ground = np.stack([120 + 60 * np.sin(x / (9 + 3 * c) + number) + 40 * np.cos(y / 17) for c in range(3)], -1)

@@ -73,7 +73,7 @@ def drawn(study: str, findings: dict[str, Finding]) -> list[Plate]:
 
 
 def attention_finding(heads: int, strength: float = 1.0) -> Finding:
-    """Two blocks of four tokens; the corrupted picture has `strength` times the attention to the first token."""
+    """Two blocks of four tokens; the corrupted image has `strength` times the attention to the first token."""
     even = np.full((4, 4), 0.25)
     arrays = {f"{state}/picture": np.zeros((8, 8, 3), np.uint8) for state in ("clean", "spoiled")}
     for state, peak in (("clean", 0.3), ("spoiled", 0.3 * strength)):
@@ -130,7 +130,7 @@ def test_readers_see_corrupted_pictures_blocks_from_1_and_only_settings_that_wer
     assert "<dt>blocks</dt><dd>1, last</dd>" in method
     assert "corruption model" not in method  # None
     assert method.count("<h4>Protocol</h4>") == len(analysis.networks)
-    assert (counted(1, "picture"), counted(2, "picture")) == ("1 picture", "2 pictures")
+    assert (counted(1, "image"), counted(2, "image")) == ("1 image", "2 images")
 
 
 def test_labels_of_a_single_picture_say_that_cutmix_had_no_partner(analysis: Analysis) -> None:
@@ -183,14 +183,14 @@ def test_the_page_opens_without_errors_and_shows_every_picture(analysis: Analysi
     check = """<script>window.onload = () => {
       const broken = [...document.images].filter(image => !image.complete || !image.naturalWidth).length;
       const root = document.documentElement;
-      document.title = `${document.images.length} pictures, ${broken} broken, ${root.scrollWidth} of ${root.clientWidth}`;
+      document.title = `${document.images.length} images, ${broken} broken, ${root.scrollWidth} of ${root.clientWidth}`;
     };</script>"""
     page.write_text(written.read_text().replace("</body>", f"{check}</body>"))
     command = [BROWSER or "", *QUIET.split(), f"--user-data-dir={tmp_path / 'profile'}", "--window-size=700,900"]
     command += ["--enable-logging=stderr", "--v=0", "--dump-dom", page.as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert "CONSOLE" not in done.stderr
-    found = re.search(r"<title>(\d+) pictures, (\d+) broken, (\d+) of (\d+)</title>", done.stdout)
+    found = re.search(r"<title>(\d+) images, (\d+) broken, (\d+) of (\d+)</title>", done.stdout)
     assert found is not None
     pictures, broken, needed, given = map(int, found.groups())
     assert pictures == sum(len(plates) for _, plates in plates_of(analysis))

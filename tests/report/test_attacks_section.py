@@ -37,7 +37,7 @@ def test_each_attack_has_its_accuracy_perturbation_settings_and_strips(results: 
     assert "eps: 1/255" in page
     assert "iterations: 2" in page
     assert "pixel choice" not in page  # has no effect where all pixels may change
-    assert page.count('<ul class="strip three">') == 2 * 3 * 2  # networks, attacks, pictures
+    assert page.count('<ul class="strip three">') == 2 * 3 * 2  # networks, attacks, images
     assert "change, \N{MULTIPLICATION SIGN}100" in page
     assert "Mean perturbation" in page
     assert "clean, fgsm, patch-fool, patches-random" in page

@@ -213,7 +213,7 @@ def test_pictures_that_would_be_fetched_are_left_out() -> None:
     shot = ExamplePicture("fog", 2, "https://example.org/x.png", "cat", 0.5, right=True)
     html = render_page(fake_results(replace(fake_model(suite="clean"), examples=(Example("a", "cat", (shot,)),))))
     assert "example.org" not in html
-    assert "no picture" in html
+    assert "no image" in html
 
 
 def test_right_and_wrong_answers_differ_in_more_than_colour() -> None:

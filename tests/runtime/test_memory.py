@@ -19,17 +19,17 @@ from robustvit.runtime.memory import fits_memory
     ids=["python", "cuda", "linux", "windows"],
 )
 def test_the_error_names_the_batch_the_size_and_the_option(error: Exception) -> None:
-    with pytest.raises(RuntimeError, match=r"32 pictures of 224x160 pixels.*--batch-size"), fits_memory(32, (224, 160)):
+    with pytest.raises(RuntimeError, match=r"32 images of 224x160 pixels.*--batch-size"), fits_memory(32, (224, 160)):
         raise error
 
 
 def test_a_tensor_that_is_too_large_for_any_machine_is_recognised() -> None:
-    with pytest.raises(RuntimeError, match=r"7 pictures of 8x8 pixels"), fits_memory(7, (8, 8)):
+    with pytest.raises(RuntimeError, match=r"7 images of 8x8 pixels"), fits_memory(7, (8, 8)):
         torch.empty(2**46, dtype=torch.uint8)
 
 
 def test_a_single_picture_is_not_told_to_lower_the_batch_size() -> None:
-    with pytest.raises(RuntimeError, match=r"1 picture of 8x8 pixels.*--img-size"), fits_memory(1, (8, 8)):
+    with pytest.raises(RuntimeError, match=r"1 image of 8x8 pixels.*--img-size"), fits_memory(1, (8, 8)):
         raise MemoryError
 
 

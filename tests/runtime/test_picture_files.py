@@ -1,4 +1,4 @@
-"""Only pictures are opened, and they stand upright."""
+"""Only images are opened, and they stand upright."""
 
 from __future__ import annotations
 

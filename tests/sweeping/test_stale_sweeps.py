@@ -1,4 +1,4 @@
-"""A sweep never goes on with other pictures or weights than it was begun with, and repairs what is damaged or missing."""
+"""A sweep never goes on with other images or weights than it was begun with, and repairs what is damaged or missing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def folder_of(root: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """A sweep of one run on pictures on disk."""
+    """A sweep of one run on images on disk."""
     root = tmp_path_factory.mktemp("stale")
     train, test = folder_of(root / "train"), folder_of(root / "test")
     weights = root / "start.safetensors"

@@ -1,4 +1,4 @@
-"""Sweeps whose runs take a second: a tiny network, a few updates, a few generated pictures."""
+"""Sweeps whose runs take a second: a tiny network, a few updates, a few generated images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small data sets of class folders, good and bad."""
+"""Small datasets of class folders, good and bad."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def picture(number: int, size: tuple[int, int] = (16, 16)) -> Image.Image:
 
 
 def fill(folder: Path, classes: tuple[str, ...] = ("cat", "dog"), count: int = 8, *, size: tuple[int, int] = (16, 16)) -> Path:
-    """`count` pictures a class, called CLASS/0.png and so on."""
+    """`count` images a class, called CLASS/0.png and so on."""
     for c, name in enumerate(classes):
         (folder / name).mkdir(parents=True)
         for i in range(count):
@@ -23,8 +23,8 @@ def fill(folder: Path, classes: tuple[str, ...] = ("cat", "dog"), count: int = 8
 
 
 def spoil(folder: Path) -> dict[str, str]:
-    """Makes cat/2 no picture and dog/3 a truncated one, in a folder made by `fill`; returns what each is."""
-    (folder / "cat" / "2.png").write_text("this is no picture")
+    """Makes cat/2 no image and dog/3 a truncated one, in a folder made by `fill`; returns what each is."""
+    (folder / "cat" / "2.png").write_text("this is no image")
     whole = (folder / "dog" / "3.png").read_bytes()
     (folder / "dog" / "3.png").write_bytes(whole[: len(whole) // 2])
-    return {"cat/2.png": "no picture", "dog/3.png": "truncated"}
+    return {"cat/2.png": "no image", "dog/3.png": "truncated"}

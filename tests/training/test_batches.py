@@ -73,7 +73,7 @@ def test_an_epoch_comes_again_with_other_augmentations() -> None:
 def test_any_processes_and_micro_batches_from_any_update_make_the_same_update(
     scenes: TrainingData, start: int, world: int, accumulate: int
 ) -> None:
-    """Pictures, mixing and targets of the global batch, put together from its shards."""
+    """Images, mixing and targets of the global batch, put together from its shards."""
 
     def update(world: int, accumulate: int) -> dict[str, tuple[torch.Tensor, ...]]:
         made = {}
@@ -172,7 +172,7 @@ def test_an_unreadable_picture_is_replaced_by_the_next_readable_one_and_named(tm
 
 def test_a_set_of_unreadable_pictures_is_refused(tmp_path: Path) -> None:
     for path in fill(tmp_path).glob("*/*.png"):
-        path.write_text("no picture")
+        path.write_text("no image")
     with pytest.raises(ValueError, match=r"none of 16 .*\(cat/0\.png: "):
         opened(train=str(tmp_path))
 

@@ -26,7 +26,7 @@ KINDS: dict[str, Callable[..., Distortion]] = {
 
 
 def pictures(count: int, size: tuple[int, int] = (32, 32)) -> Tensor:
-    """Normalised generated pictures [B, 3, H, W]."""
+    """Normalised generated images [B, 3, H, W]."""
     pixels = scenes_batch(0, range(count), size).images.float() / 255
     return (pixels - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[:, None, None]
 
@@ -99,7 +99,7 @@ def test_no_share_and_the_whole_share() -> None:
 
 
 def test_noise2net_keeps_a_share_of_the_picture() -> None:
-    """Four steps of strength e that have nothing to do with the picture would leave a cosine of 1 / sqrt(1 + 4 e^2)."""
+    """Four steps of strength e that have nothing to do with the image would leave a cosine of 1 / sqrt(1 + 4 e^2)."""
     images = pictures(32)
     distorted = Noise2Net(MEAN, STD, share=1.0)(images, range(32))
 

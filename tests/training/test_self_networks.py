@@ -1,4 +1,4 @@
-"""`self-cae` and `self-sr`: networks that learn the training pictures, and the ways of breaking them."""
+"""`self-cae` and `self-sr`: networks that learn the training images, and the ways of breaking them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_training_depends_on_its_seed_alone(scenes: Tensor) -> None:
 def test_own_filters_that_are_the_learned_ones_change_nothing(autoencoder: Autoencoder, scenes: Tensor) -> None:
     code = autoencoder.encode(scenes[:3].float() / 255)
     own = self_autoencoder.repeated_weights(autoencoder.decoder, 3)
-    wide = F.pad(code, [8] * 4)  # 3 16 24 24 -> pictures of 96 pixels
+    wide = F.pad(code, [8] * 4)  # 3 16 24 24 -> images of 96 pixels
     inside = (..., slice(40, 56), slice(40, 56))  # out of reach of the edges, which are repeated here and 0 there
     torch.testing.assert_close(autoencoder.decode(wide, own)[inside], autoencoder.decode(wide)[inside], atol=1e-5, rtol=0)
 

@@ -1,4 +1,4 @@
-"""What goes wrong on the way: full disks, broken pictures; and what is only switched on by few."""
+"""What goes wrong on the way: full disks, broken images; and what is only switched on by few."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_full_disk_ends_the_run_and_leaves_earlier_checkpoints(tmp_path: Path,
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Two classes of six pictures, one of which is cut off."""
+    """Two classes of six images, one of which is cut off."""
     for i in range(12):
         path = tmp_path / "data" / f"class{i % 2}" / f"{i}.png"
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ def pair(recipe: str = RECIPE, interpolation: str = "random") -> RandAugmentPair
 
 
 def drawn_names(seed: int, monkeypatch: pytest.MonkeyPatch, recipe: str = RECIPE) -> list[str]:
-    """The operations that touch the picture of a sample, in order."""
+    """The operations that touch the image of a sample, in order."""
     names: list[str] = []
     table = keyed_copy("auto_augment").AugmentOp
     plain = table.__call__

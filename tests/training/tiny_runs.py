@@ -1,4 +1,4 @@
-"""Runs that take a second: a tiny network on a few generated pictures."""
+"""Runs that take a second: a tiny network on a few generated images."""
 
 from __future__ import annotations
 

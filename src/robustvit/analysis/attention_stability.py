@@ -19,8 +19,8 @@ LEAST_SQUARES = 1e-30
 """Sums of squares below this are not accurate in single precision: where class tokens get all the attention, image tokens get
 next to none."""
 DEFINITION = (
-    "cosine between the attention maps of the clean and of the corrupted picture, for every block and head, prefix tokens "
-    "left out; a picture has the mean over blocks and heads (Swin: over windows first)"
+    "cosine between the attention maps of the clean and of the corrupted image, for every block and head, prefix tokens "
+    "left out; an image has the mean over blocks and heads (Swin: over windows first)"
 )
 
 

@@ -22,7 +22,7 @@ def show_known(subjects: Mapping[str, Subject], count: int) -> str:
     """
     labelled = [subject for subject in subjects.values() if subject.targets is not None]
     if not labelled:
-        return "The pictures have no labels that fit the networks, so that nobody can tell which of them the networks know."
+        return "The images have no labels that fit the networks, so that nobody can tell which of them the networks know."
     answers = [_answers(subject, max(LOOKED_AT, count)) for subject in labelled]
     read = [name for name in answers[0] if all(name in one for one in answers)]
     known = {name for name in read if all(one[name] for one in answers)}
@@ -31,8 +31,8 @@ def show_known(subjects: Mapping[str, Subject], count: int) -> str:
         subject.shown = tuple(order[:count])
     who = "the network answers" if len(labelled) == 1 else "all networks answer"
     if len(known) >= count:
-        return f"Figures show pictures that {who} rightly."
-    return f"Of {len(order)} pictures, {who} only {len(known)} rightly: figures show these first, then others."
+        return f"Figures show images that {who} rightly."
+    return f"Of {len(order)} images, {who} only {len(known)} rightly: figures show these first, then others."
 
 
 def _answers(subject: Subject, most: int) -> dict[str, bool]:

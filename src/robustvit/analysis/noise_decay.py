@@ -16,7 +16,7 @@ __all__ = ["DEFINITIONS", "noise_decay"]
 
 DEFINITIONS = {
     "perturbation": "||f_l(x + n) - f_l(x)|| / ||f_l(x)||, f_l the image tokens after block l, n ~ N(0, sigma^2) in "
-    "normalised units, mean over pictures",
+    "normalised units, mean over images",
     "input": "||f_l(n)|| / ||f_1(n)||, f_l the image tokens after block l of a network that is fed n ~ N(0, 1), mean over "
     "pictures",
 }

@@ -21,7 +21,7 @@ __all__ = ["Occlusion", "occlusion_study"]
 
 DEFINITION = (
     "each mask covers floor(rho (N - 1)) + 1 of N patches with noise; over masks: accuracy, and the cosine between attention "
-    "of the clean and of the covered picture, mean over blocks and heads"
+    "of the clean and of the covered image, mean over blocks and heads"
 )
 
 

@@ -17,7 +17,7 @@ from robustvit.runtime.evaluation_mode import evaluation_mode
 __all__ = ["PatchEffect", "patch_effect"]
 
 DEFINITION = (
-    "confidence (softmax) of the true class of a picture, with the patches covered that a patch corruption network chooses, "
+    "confidence (softmax) of the true class of an image, with the patches covered that a patch corruption network chooses, "
     "and with as many random ones; floor(rho (N - 1)) + 1 of N patches"
 )
 

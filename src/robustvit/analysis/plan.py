@@ -76,7 +76,7 @@ class Plan:
         parts: dict[str, Digest | str] = {
             "networks": networks,
             "network outputs": outputs,
-            "pictures": samples,
+            "images": samples,
             "settings": how,
         }
         return fingerprint({**VERSION, **parts})

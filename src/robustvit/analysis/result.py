@@ -29,7 +29,7 @@ class Analysis:
         findings: analysis -> network -> finding.
         left_out: analysis -> network -> why it was not possible.
         networks: name -> parameters, input and what its labels are.
-        about: pictures, options, versions, created, fingerprint.
+        about: images, options, versions, created, fingerprint.
     """
 
     findings: Mapping[str, Mapping[str, Finding]]

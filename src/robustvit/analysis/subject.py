@@ -80,7 +80,7 @@ class Subject:
     @property
     def truth(self) -> str:
         """Where labels come from."""
-        return "labels of the pictures" if self.targets is not None else "the network's own answers to the clean pictures"
+        return "labels of the images" if self.targets is not None else "the network's own answers to the clean images"
 
     @cached_property
     def pixel_network(self) -> PixelNetwork:

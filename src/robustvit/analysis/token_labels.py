@@ -18,7 +18,7 @@ __all__ = ["SURE", "TokenLabels", "token_labels"]
 SURE = 0.5
 """Confidence from which a token of the foreground counts as sure; the paper leaves a gap between 0.2 and 0.7."""
 DEFINITION = (
-    "label: the class with the largest logit of a token; confidence: its softmax; foreground: the label is the picture's; "
+    "label: the class with the largest logit of a token; confidence: its softmax; foreground: the label is the image's; "
     "drawn: the label of one Gumbel draw instead"
 )
 

@@ -193,7 +193,7 @@ class DatasetSamples:
     """Any map-style dataset of (image, label): PIL images, uint8 tensors [3, H, W] or uint8 arrays H x W x 3.
 
     `dataset[i]` is called when image i is opened, by one thread at a time, because not every dataset can be shared. Labels
-    come from its `targets`, `labels` or `samples` (torchvision's habits) where these are one integer an image. PIL images
+    come from its `targets`, `labels` or `samples` (torchvision's habits) where these are one integer per image. PIL images
     that have kept an EXIF tag are set upright, unless `ignore_orientation` is set.
     """
 

@@ -1,4 +1,4 @@
-"""Attacks in an evaluation: made from the clean pictures of a batch, one row of answers or more each."""
+"""Attacks in an evaluation: made from the clean images of a batch, one row of answers or more each."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Attacker:
     Args:
         model: pixels in 0 .. 1 -> logits of the outputs that compete.
         attacks: to make.
-        pictures, protocol: of the evaluation, for attacks that learn.
+        images, protocol: of the evaluation, for attacks that learn.
         seed: of the run.
     """
 
@@ -56,10 +56,10 @@ class Attacker:
         self.ready: list[Attack] | None = None
 
     def prepare(self, learned: Callable[[int], None] = lambda count: None) -> list[Attack]:
-        """The attacks, ready. Learning depends on network, pictures and seed alone, so that it can be repeated.
+        """The attacks, ready. Learning depends on network, images and seed alone, so that it can be repeated.
 
         Args:
-            learned: told how many pictures an attack has just learned from.
+            learned: told how many images an attack has just learned from.
         """
         if self.ready is None:
             ready = []
@@ -70,12 +70,12 @@ class Attacker:
         return self.ready
 
     def rows(self, images: Tensor, labels: Sequence[int], ids: Sequence[str], only: str | None = None) -> Iterator[Tensor]:
-        """For every row of every attack, the attacked pictures float [B, 3, H, W] in 0 .. 1.
+        """For every row of every attack, the attacked images float [B, 3, H, W] in 0 .. 1.
 
         Args:
             images: uint8 [B, 3, H, W], clean.
             labels: positions among the outputs that compete.
-            ids: of the pictures.
+            ids: of the images.
             only: the name of an attack; None for all.
         """
         device = _device(self.model)
@@ -86,7 +86,7 @@ class Attacker:
                 yield torch.where(attacked.isfinite(), attacked, x)  # a network without finite outputs has no gradient
 
     def _batches(self, learned: Callable[[int], None]) -> Iterator[Tensor]:
-        """float [16, 3, H, W], the pictures over and over, shuffled by the seed where they can be had in any order."""
+        """float [16, 3, H, W], the images over and over, shuffled by the seed where they can be had in any order."""
         device, waiting = _device(self.model), []
         for turn in itertools.count():
             found = 0

@@ -7,7 +7,7 @@ from robustvit.metrics.measures import measures
 __all__ = ["definitions"]
 
 _TABLES = {
-    "class_accuracies": "Class by class: share of its pictures that is right as they are (clean), averaged over corruptions "
+    "class_accuracies": "Class by class: share of its images that is right as they are (clean), averaged over corruptions "
     "and severities (corrupted), and under each attack.",
     "mean_perturbation": "How far an attack goes, averaged over the pictures: the largest change of a value (1 is white), "
     "the L2 norm of the change over all values, and the share of the pixels that changed.",
@@ -18,11 +18,11 @@ _TABLES = {
     "measured and their severities. With all 19 corruptions, the extra ones count in their groups.",
     "interval": "95 % interval. Of a single accuracy (clean, one corruption at one severity, one attack) Wilson's: all "
     "accuracies under which so many right answers would be no surprise. Of means over several cells, retention and mCE from "
-    "1000 bootstrap samples of the pictures, the same ones in every cell; where all samples agree, a mean gets Wilson's, "
+    "1000 bootstrap samples of the images, the same ones in every cell; where all samples agree, a mean gets Wilson's, "
     "and other numbers get none.",
-    "differences": "A number of one network minus that of another, on the pictures that both saw. Its 95 % interval is from "
-    "1000 bootstrap samples that are the same pictures for both (paired), so it says more than two separate intervals. "
-    "Where it includes 0, the difference may be chance. Without an interval, the pictures do not tell: no picture is right "
+    "differences": "A number of one network minus that of another, on the images that both saw. Its 95 % interval is from "
+    "1000 bootstrap samples that are the same images for both (paired), so it says more than two separate intervals. "
+    "Where it includes 0, the difference may be chance. Without an interval, the images do not tell: no image is right "
     "for one network and wrong for the other, or too few are.",
 }
 """What results hold besides measures."""

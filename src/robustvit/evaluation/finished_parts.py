@@ -1,4 +1,4 @@
-"""What a finished run was not asked for when it was measured, and is asked for now: answers, and pictures for the report."""
+"""What a finished run was not asked for when it was measured, and is asked for now: answers, and images for the report."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def with_all_parts(
         finished: of this very run.
         output: its folder.
         models, passes: of the run.
-        examples: pictures that the report should have.
-        predictions: whether the answers to all pictures are wanted.
+        examples: images that the report should have.
+        predictions: whether the answers to all images are wanted.
     """
     if predictions:
         path = output / "predictions.csv"
@@ -51,7 +51,7 @@ def with_all_parts(
 
 
 def _checked(tables: tuple[Predictions, ...], finished: Results) -> tuple[Predictions, ...]:
-    """Raises ValueError if they are not the answers to all pictures of the cells."""
+    """Raises ValueError if they are not the answers to all images of the cells."""
     found = sum(table.answers.size for table in tables)
     expected = sum(cell.images for model in finished.models for cell in model.cells if cell.accuracy is not None)
     if found != expected:

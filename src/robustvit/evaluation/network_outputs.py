@@ -19,7 +19,7 @@ MOST = 16
 
 
 def outputs_part(networks: Sequence[tuple[Task, nn.Module, tuple[int, int]]]) -> str:
-    """The outputs of networks for a generated picture, as a part of a fingerprint.
+    """The outputs of networks for a generated image, as a part of a fingerprint.
 
     They are compared with a tolerance (see `runtime.fingerprint.is_same`), as last bits depend on the number of threads.
 

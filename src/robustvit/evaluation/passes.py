@@ -228,7 +228,7 @@ class MemoryPass(Pass):
         add_samples(samples, self.samples)
 
     def describe_data(self) -> dict[str, Any]:
-        return self._data("corruptions made in memory" if len(self.conditions) > 1 else "pictures as they are")
+        return self._data("corruptions made in memory" if len(self.conditions) > 1 else "images as they are")
 
     def describe_corruption(self) -> dict[str, Any]:
         names = {condition.name for condition in self.conditions} - {CLEAN.name}

@@ -1,6 +1,6 @@
 """What an evaluation found: cells, summaries with intervals, and everything needed to trust or repeat it.
 
-`results.json` has all of it, `results.csv` a row a cell, `report.html` is for reading.
+`results.json` has all of it, `results.csv` one row per cell, `report.html` is for reading.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class CellResult:
 
 @dataclass(frozen=True)
 class ExamplePicture:
-    """One picture as the network saw it. `image` is a data URI."""
+    """One image as the network saw it. `image` is a data URI."""
 
     condition: str
     severity: int
@@ -102,7 +102,7 @@ class ExamplePicture:
 
 @dataclass(frozen=True)
 class Example:
-    """One picture of the set under several conditions, clean first."""
+    """One image of the set under several conditions, clean first."""
 
     id: str
     label: str
@@ -111,13 +111,13 @@ class Example:
 
 @dataclass(frozen=True)
 class AttackedPicture:
-    """One picture under one attack.
+    """One image under one attack.
 
     Attributes:
         attack: its name.
         change: the perturbation as a data URI: grey where nothing changed, `scale` times as strong as it is.
         scale: see there; 0 where nothing changed.
-        shown: the attacked picture with the answer.
+        shown: the attacked image with the answer.
     """
 
     attack: str
@@ -128,7 +128,7 @@ class AttackedPicture:
 
 @dataclass(frozen=True)
 class AttackExample:
-    """One picture of the set, clean and under attacks: one, where pictures are chosen for each attack."""
+    """One image of the set, clean and under attacks: one, where images are chosen for each attack."""
 
     id: str
     label: str
@@ -143,7 +143,7 @@ class Measurement:
     Attributes:
         suites: that it answers.
         data: the pictures: name, images, how many there would have been, where corruptions came from.
-        protocol: how pictures became the input (name, size, resize, interpolation, mean, std).
+        protocol: how images became the input (name, size, resize, interpolation, mean, std).
         corruption: how corruptions were made in memory; empty for files.
         summary: key of a measure -> value.
         corruption_errors: CE of each corruption with all five severities; empty where AlexNet's numbers do not apply.
@@ -177,15 +177,15 @@ class ModelResults:
     Attributes:
         name: as it was given.
         parameters: how many.
-        protocol: how pictures became its input in the first measurement.
+        protocol: how images became its input in the first measurement.
         summary: key of a measure -> value, over all measurements. Where a later one measures the same again, its value
             is called "NAME (SUITE)".
         cells: every condition.
-        skipped: (id, reason) of pictures that could not be read.
-        examples: a few pictures with the network's answers.
+        skipped: (id, reason) of images that could not be read.
+        examples: a few images with the network's answers.
         seconds: how long it took.
         measurements: the runs that the above is made of.
-        attack_examples: a few pictures under each attack.
+        attack_examples: a few images under each attack.
         is_untrained: whether its weights are random; None where only the caller knows, as for networks made in Python.
         primary: key of the primary measure of its task.
     """
@@ -231,12 +231,12 @@ class ModelResults:
 
 @dataclass(frozen=True)
 class Difference:
-    """Two networks in one measurement: numbers of the first minus those of the second, on the same pictures.
+    """Two networks in one measurement: numbers of the first minus those of the second, on the same images.
 
     Attributes:
         first, second: names of the networks.
         suites: of the measurement.
-        images: pictures that both saw.
+        images: images that both saw.
         summary: key of a measure -> difference.
         group_accuracies: "noise", "blur", ... -> difference.
     """
@@ -257,7 +257,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Results:
-    """What `evaluate` returns: one or several networks on the same pictures.
+    """What `evaluate` returns: one or several networks on the same images.
 
     Attributes:
         models: what each network reached.
@@ -266,12 +266,12 @@ class Results:
         versions: of this package and those it stands on.
         created: when, in UTC.
         definitions: what every number in `summary` means.
-        fingerprint: of networks, pictures and settings; empty where nothing was written.
+        fingerprint: of networks, images and settings; empty where nothing was written.
         differences: of every two networks, a measurement at a time.
         notes: what to know about all of them, besides those of the measurements.
         task: that was measured.
         primary: key of its primary measure.
-        predictions: every answer to every picture, if it was asked for; in predictions.csv, not in results.json.
+        predictions: every answer to every image, if it was asked for; in predictions.csv, not in results.json.
     """
 
     models: tuple[ModelResults, ...]

@@ -75,7 +75,7 @@ def fingerprint_of(
             planned.digest(samples)
     asked = [(passes[name][0].task, network, passes[name][0].protocol.size) for name, network in models.items()]
     parts: dict[str, Digest | str] = {"networks": networks, "network outputs": outputs_part(asked)}
-    return fingerprint({**VERSION, **parts, "pictures": samples, "settings": how})
+    return fingerprint({**VERSION, **parts, "images": samples, "settings": how})
 
 
 def finished_results(output: Path, fingerprint: str) -> Results | None:

@@ -23,7 +23,7 @@ TapKind = int | str
 TapBlocks = Literal["all", "shallow", "deep"] | Sequence[int]
 
 DENSE_LIMIT = 400
-"""Up to this many tokens the branches are one [N, N] matrix a picture; beyond it, N * N costs more than the pooled maps."""
+"""Up to this many tokens the branches are one [N, N] matrix an image; beyond it, N * N costs more than the pooled maps."""
 
 
 class TokenPooling(nn.Module):
@@ -62,7 +62,7 @@ class TokenPooling(nn.Module):
         return F.conv2d(z, kernel, padding=r, dilation=r, groups=z.shape[1])
 
     def _mix_by_matrix(self, x: Tensor, weights: Tensor, grid: Grid) -> Tensor:
-        """The same sum as one matrix a picture: `M[n] = sum_r w_r[n] P_r[n]`, with P_r the averaging matrix of branch r."""
+        """The same sum as one matrix an image: `M[n] = sum_r w_r[n] P_r[n]`, with P_r the averaging matrix of branch r."""
         N = grid[0] * grid[1]
         rows, columns = (self._neighbours(n, x) for n in grid)  # K n n
         size = [(2 * r + 1) ** 2 if self.window == "multi_kernel" else 9 for r in range(1, self.branches)]

@@ -49,7 +49,7 @@ def accuracy(outputs: ArrayLike, targets: ArrayLike) -> float:
     """Fraction of samples whose top-1 class is the target; arguments as for `correctness`."""
     correct = correctness(outputs, targets)
     if not len(correct):
-        raise ValueError("the accuracy of no samples is not defined; the data set or subset is empty")
+        raise ValueError("the accuracy of no samples is not defined; the dataset or subset is empty")
     return float(share_right(correct, np.ones(len(correct))))
 
 

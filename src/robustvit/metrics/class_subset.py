@@ -24,9 +24,9 @@ class ClassSubset:
     """Some of the classes, in ascending order.
 
     Attributes:
-        name: of the data set that has them.
+        name: of the dataset that has them.
         indices: into the logits of a network for all classes.
-        wnids: WordNet ids, in the same order: the folders of the data set, sorted.
+        wnids: WordNet ids, in the same order: the folders of the dataset, sorted.
     """
 
     name: str

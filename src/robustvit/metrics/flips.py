@@ -41,7 +41,7 @@ def frame_pairs(frames: int, rule: SequenceRule, difficulty: int = 1) -> tuple[s
         raise ValueError(f"rule={rule!r} is not known; choose 'temporal' or 'noise'")
     if rule == "noise" and difficulty != 1:
         raise ValueError(
-            f"difficulty={difficulty} is for temporal types; for noise give the predictions of the noisier data set"
+            f"difficulty={difficulty} is for temporal types; for noise give the predictions of the noisier dataset"
         )
     if difficulty < 1 or frames <= difficulty:
         raise ValueError(f"{frames} frames cannot be compared {difficulty} apart; give a difficulty from 1 to {frames - 1}")

@@ -25,7 +25,7 @@ def class_logits(output: Any, network: object, count: int) -> Tensor:
     if isinstance(found, Tensor) and found.ndim == 2 and len(found) == count:
         return found
     raise ValueError(
-        f"{type(network).__name__} is no classifier that can be measured: for {count} pictures it returned "
+        f"{type(network).__name__} is no classifier that can be measured: for {count} images it returned "
         f"{_described(output)}; expected logits [{count}, K], or an object or dictionary that has them as `logits`"
     )
 

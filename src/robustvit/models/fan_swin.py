@@ -58,7 +58,7 @@ class SwinPatchEmbed(PatchEmbed):
 
 
 class FusedWindowAttention(WindowAttention):
-    """timm's window attention, fused by default, with the shift mask shared by the pictures of a batch."""
+    """timm's window attention, fused by default, with the shift mask shared by the images of a batch."""
 
     fused_attn: bool
 
@@ -219,7 +219,7 @@ default_cfgs = generate_default_cfgs(
 
 
 def _fan_swin(variant: str, pretrained: bool, values: dict[str, Any], kwargs: dict[str, Any]) -> FANSwin:
-    if kwargs.get("features_only"):  # backbones of dense prediction see pictures of any size
+    if kwargs.get("features_only"):  # backbones of dense prediction see images of any size
         kwargs.setdefault("strict_img_size", False)
     return build_variant(FANSwin, variant, pretrained, values, kwargs)
 

@@ -1,7 +1,7 @@
 """Weights that come with the package: the nano networks of `robustvit demo`, so that something trained is there at once, and
 a tiny labeler of STL, whose tokens have labels to look at.
 
-Half precision, trained on `scenes-easy`, the embedded data set with colours and grounds that hint at the class; on `scenes`
+Half precision, trained on `scenes-easy`, the embedded dataset with colours and grounds that hint at the class; on `scenes`
 itself, which is shapes alone, they are near chance. `python -m robustvit.demo.shipping runs/demo` makes the files.
 """
 

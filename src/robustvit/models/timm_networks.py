@@ -63,7 +63,7 @@ class PooledTokenNorm(PooledNorm):
 
 
 def _note_grid(patch_embed: nn.Module, inputs: tuple[Tensor, ...], output: Any) -> None:
-    """Forward hook: the grid of the picture that is going through. Takes the module as argument, so copies keep their own."""
+    """Forward hook: the grid of the image that is going through. Takes the module as argument, so copies keep their own."""
     patch_embed.token_grid = patch_embed.dynamic_feat_size(tuple(inputs[0].shape[-2:]))  # type: ignore[operator]
 
 

@@ -42,7 +42,7 @@ def block_tokens(model: nn.Module, images: Tensor) -> list[BlockTokens]:
 
 
 def check_blocks(model: nn.Module, size: tuple[int, int]) -> None:
-    """Raises NothingRecordedError where the blocks of a network cannot be followed, as an empty picture of `size` shows."""
+    """Raises NothingRecordedError where the blocks of a network cannot be followed, as an empty image of `size` shows."""
     block_tokens(model, next(model.parameters()).new_zeros(1, 3, *size))
 
 
@@ -70,7 +70,7 @@ def _residual_blocks(model: nn.Module) -> list[nn.Module]:
 
 
 def _outputs_of(model: nn.Module, blocks: Sequence[nn.Module], images: Tensor) -> list[Tensor]:
-    """The output of every block for these pictures."""
+    """The output of every block for these images."""
     outputs: list[Tensor] = []
 
     def keep(module: nn.Module, inputs: object, output: Tensor) -> None:

@@ -82,7 +82,7 @@ class AttentionRows:
         return [replace(self, q=q, gate=gate, bias=bias, mask=mask) for q, gate, bias, mask in parts][bool(skip) :]
 
     def part(self, share: slice) -> AttentionRows:
-        """Of some pictures."""
+        """Of some images."""
         return replace(self, q=self.q[share], k=self.k[share])
 
 
@@ -91,7 +91,7 @@ class Tape:
 
     Attributes:
         attention: per block [B, heads, N, N] after softmax and dropout: the matrix that multiplies the values. Rows are
-            queries; N counts prefix tokens. Swin: [B * windows, heads, M, M], windows of a picture together, row-major.
+            queries; N counts prefix tokens. Swin: [B * windows, heads, M, M], windows of an image together, row-major.
         features: per block [B, N, C], the output of the block.
         grids: per block (Hp, Wp), the grid that the image tokens of the features are on.
         regions: per block None, or int [windows, M] for Swin's windows that are shifted or padded: tokens with different
@@ -135,15 +135,15 @@ class Tape:
         return self.grids[-1]
 
     def part(self, start: int, stop: int, of: int) -> Tape:
-        """What was recorded of the pictures from `start` to `stop`, of the batch of `of` pictures that ran.
+        """What was recorded of the images from `start` to `stop`, of the batch of `of` images that ran.
 
-        Tensors are views; grids and regions are those of every picture.
+        Tensors are views; grids and regions are those of every image.
         """
         ran = self.features[0].shape[0] if self.features else of
         if ran != of or not 0 <= start < stop <= of:
-            raise ValueError(f"pictures {start} to {stop} of {of} are not on a tape of {ran} pictures")
+            raise ValueError(f"images {start} to {stop} of {of} are not on a tape of {ran} images")
 
-        def cut(x: Tensor) -> slice:  # the windows of a picture are together
+        def cut(x: Tensor) -> slice:  # the windows of an image are together
             each = x.shape[0] // of
             return slice(start * each, stop * each)
 
@@ -240,7 +240,7 @@ def _attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 class _GridSource:
-    """The grid of a ViT, whose blocks are not told: from the size of the picture at the patch embedding."""
+    """The grid of a ViT, whose blocks are not told: from the size of the image at the patch embedding."""
 
     def __init__(self, model: nn.Module) -> None:
         self.grid: tuple[int, int] | None = None

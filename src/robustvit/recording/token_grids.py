@@ -13,7 +13,7 @@ __all__ = ["token_grids", "token_stride"]
 
 
 def token_grids(network: nn.Module, img_size: tuple[int, int]) -> list[tuple[int, int]]:
-    """(Hp, Wp) of every block for pictures of `img_size`, from a pass of one empty picture."""
+    """(Hp, Wp) of every block for images of `img_size`, from a pass of one empty image."""
     picture = next(network.parameters()).new_zeros(1, 3, *img_size)
     with evaluation_mode(network), record(network, attention=False) as tape:
         network(picture)
@@ -23,10 +23,10 @@ def token_grids(network: nn.Module, img_size: tuple[int, int]) -> list[tuple[int
 def token_stride(network: nn.Module, img_size: tuple[int, int]) -> int:
     """Side in pixels of the tokens that most blocks work on; of equally many, the finer. 16 for all networks of AFAT at 224.
 
-    A pyramid (Swin) has several; its first tokens, of 4 pixels, would make 3136 patches of a 224-pixel picture.
+    A pyramid (Swin) has several; its first tokens, of 4 pixels, would make 3136 patches of a 224-pixel image.
 
     Raises:
-        ValueError: the tokens do not tile the picture in squares.
+        ValueError: the tokens do not tile the image in squares.
     """
     counts = Counter(token_grids(network, img_size))
     rows, columns = max(counts, key=lambda grid: (counts[grid], grid))

@@ -1,4 +1,4 @@
-"""What the page shows of attacks: accuracies beside the clean one, how far each attack went, its settings, and pictures."""
+"""What the page shows of attacks: accuracies beside the clean one, how far each attack went, its settings, and images."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class AttackRow:
         lost: against the clean accuracy, in points.
         largest, norm, share: the mean perturbation.
         settings: as a reader would write them.
-        strips: (picture of the set, what the attack made of it).
-        remark: why a strip shows a picture that withstood, if one does.
+        strips: (image of the set, what the attack made of it).
+        remark: why a strip shows an image that withstood, if one does.
     """
 
     label: str
@@ -92,7 +92,7 @@ def _row(model: ModelResults, name: str, settings: dict[str, Any]) -> AttackRow:
 
 
 def _remark(strips: Sequence[tuple[AttackExample, AttackedPicture]]) -> str:
-    """Every attack shows pictures that it fooled, as long as there are any."""
+    """Every attack shows images that it fooled, as long as there are any."""
     fooled = sum(bool(example.clean.right) and not attacked.shown.right for example, attacked in strips)
     if not strips or fooled == len(strips):
         return ""
@@ -107,7 +107,7 @@ def attack_label(name: str) -> str:
 
 
 def mean_changes(model: ModelResults, attack: str) -> tuple[float, float, float] | None:
-    """(largest change, L2 norm, share of changed pixels), averaged over pictures and rows; None where it was not made."""
+    """(largest change, L2 norm, share of changed pixels), averaged over images and rows; None where it was not made."""
     cells = _cells(model, attack)
     if not cells:
         return None

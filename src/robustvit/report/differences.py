@@ -39,7 +39,7 @@ class DifferenceTable:
     Attributes:
         suites: of the measurement.
         best: the network.
-        columns: (place of the other network, its name, pictures that both saw).
+        columns: (place of the other network, its name, images that both saw).
         rows: (label, whether lower is better, the differences).
     """
 
@@ -72,7 +72,7 @@ def _entry(value: Value | None, best: float | None) -> Entry:
 
 
 def difference_tables(results: Results) -> list[DifferenceTable]:
-    """For each measurement of which two networks have pictures in common: the best network against the others."""
+    """For each measurement of which two networks have images in common: the best network against the others."""
     (_, best), *others = in_order(results.models)
     found: dict[tuple[str, ...], list[tuple[int, Difference]]] = {}
     for place, other in others:

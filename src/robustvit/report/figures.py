@@ -164,7 +164,7 @@ def severity_points(
 
 
 def severity_curves(grid: Grid) -> Markup:
-    """Accuracy over severity, one line a group."""
+    """Accuracy over severity, one line per group."""
     ticks = severity_ticks([grid])
     lines = []
     for group, names in grid.groups.items():

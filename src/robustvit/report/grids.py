@@ -109,7 +109,7 @@ def sequence_cells(model: ModelResults) -> tuple[CellResult, ...]:
 
 
 def other_cells(model: ModelResults) -> tuple[CellResult, ...]:
-    """What is neither in a grid nor a sequence nor an attack: clean pictures, natural shifts, patches."""
+    """What is neither in a grid nor a sequence nor an attack: clean images, natural shifts, patches."""
     rest = (cell for cell in model.cells if cell.suite != ATTACK_SUITE)
     return tuple(cell for cell in rest if cell.flip_probability is None and not _is_corruption(cell))
 

@@ -31,7 +31,7 @@ REMARK_TITLES = {
 }
 """Kind of a note -> what stands before it."""
 MOST_SKIPPED = 500
-"""More skipped pictures than this are counted, not named."""
+"""More skipped images than this are counted, not named."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Chapter:
         paragraphs: plain text.
         picture: a PNG below them, if any.
         dark_picture: the same for dark pages.
-        caption: what the picture shows, for who cannot see it.
+        caption: what the image shows, for who cannot see it.
     """
 
     title: str
@@ -54,7 +54,7 @@ class Chapter:
 
     @property
     def source(self) -> str:
-        """The picture as an address that holds it."""
+        """The image as an address that holds it."""
         return _png_source(self.picture)
 
     @property
@@ -197,7 +197,7 @@ def _section(place: int, model: ModelResults, top: float) -> ModelSection:
 
 
 def _skipped(results: Results) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
-    """(networks, pictures that they did not see), networks with the same pictures together."""
+    """(networks, images that they did not see), networks with the same images together."""
     found: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for model in results.models:
         if model.skipped:

@@ -1,6 +1,6 @@
 """What stored work depends on, as a few digits, so that the work of another run is never taken for that of this one.
 
-A fingerprint is a text of named parts, "networks 5f..., pictures 9a..., settings 07...", so that two of them also say what is
+A fingerprint is a text of named parts, "networks 5f..., images 9a..., settings 07...", so that two of them also say what is
 different.
 """
 
@@ -86,7 +86,7 @@ class Digest:
     """Depends on everything that it is given, and on the order.
 
     Args:
-        known: files and data sets that were looked at before, shared by the digests of one run, so that each is looked at
+        known: files and datasets that were looked at before, shared by the digests of one run, so that each is looked at
             once however many networks see it.
     """
 

@@ -38,6 +38,6 @@ def fits_memory(pictures: int, size: tuple[int, int], remedy: str = "") -> Itera
         if not is_out_of_memory(error):
             raise
         H, W = size
-        pieces = "1 picture" if pictures == 1 else f"{pictures} pictures"
+        pieces = "1 image" if pictures == 1 else f"{pictures} images"
         hint = remedy or ("--img-size lowers the size" if pictures == 1 else "--batch-size lowers the number")
         raise RuntimeError(f"{pieces} of {H}x{W} pixels at once do not fit memory; {hint}, or use another --device") from error

@@ -1,6 +1,6 @@
-"""Picture files: which formats are opened, which way up their pixels are, and how they become 8-bit RGB.
+"""Image files: which formats are opened, which way up their pixels are, and how they become 8-bit RGB.
 
-Every picture of a user is opened here. Pillow by itself goes by the content of a file, whatever its name, and starts other
+Every image of a user is opened here. Pillow by itself goes by the content of a file, whatever its name, and starts other
 programs for some formats (Ghostscript for EPS); so the formats are listed.
 """
 
@@ -21,7 +21,7 @@ __all__ = ["MOST_BYTES", "PICTURE_FORMATS", "UnreadablePictureError", "check_is_
 PICTURE_FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "AVIF", "JPEG2000", "GIF", "TIFF", "PPM")
 """What is opened, as Pillow names it, whatever the file is called. JPEG includes that of phones with two lenses (MPO)."""
 MOST_BYTES = 2**29
-"""Of one picture file. What an archive holds may be much larger than the archive."""
+"""Of one image file. What an archive holds may be much larger than the archive."""
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -31,11 +31,11 @@ _TURNS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-"""EXIF orientation -> what sets the picture upright; 1 is upright."""
+"""EXIF orientation -> what sets the image upright; 1 is upright."""
 
 
 class UnreadablePictureError(ValueError):
-    """A file that is no picture, or is damaged."""
+    """A file that is no image, or is damaged."""
 
 
 def read_picture(source: Any, *, ignore_orientation: bool = False) -> Image.Image:
@@ -47,7 +47,7 @@ def read_picture(source: Any, *, ignore_orientation: bool = False) -> Image.Imag
             they are set upright by the EXIF tag of cameras.
 
     Raises:
-        UnreadablePictureError: it is no picture of `PICTURE_FORMATS`, a damaged one, or far too large.
+        UnreadablePictureError: it is no image of `PICTURE_FORMATS`, a damaged one, or far too large.
     """
     try:
         if isinstance(source, Image.Image):
@@ -75,7 +75,7 @@ def _file(source: Any) -> Any:
         return source
     content = source.read(MOST_BYTES + 1) if hasattr(source, "read") else source
     if len(content) > MOST_BYTES:
-        raise UnreadablePictureError(f"it has more than {MOST_BYTES:,} bytes, which is no picture")
+        raise UnreadablePictureError(f"it has more than {MOST_BYTES:,} bytes, which is no image")
     return io.BytesIO(content)
 
 
@@ -99,7 +99,7 @@ def upright(image: Image.Image) -> Image.Image:
     image.load()  # Pillow turns TIFF itself while it loads, and drops the tag
     try:
         turn = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
-    except Exception:  # likewise in its tags, without which the picture can be shown
+    except Exception:  # likewise in its tags, without which the image can be shown
         return image
     return image if turn is None else image.transpose(turn)
 

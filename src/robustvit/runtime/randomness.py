@@ -1,7 +1,7 @@
 """Where the randomness of a corruption comes from.
 
-A draw is asked for once for the whole batch and answered picture by picture, each from a generator of its own. `KeyedDraws`
-seeds it with (seed, sample id, corruption, severity), so that a picture meets the same corruption whatever the batch, the
+A draw is asked for once for the whole batch and answered image by image, each from a generator of its own. `KeyedDraws`
+seeds it with (seed, sample id, corruption, severity), so that an image meets the same corruption whatever the batch, the
 order, the worker or the device. `LegacyDraws` repeats the one stream of the published programs, for comparison with files
 made by them.
 """
@@ -55,7 +55,7 @@ def standard_normals() -> Tensor:
 
 
 class KeyedDraws:
-    """One generator a picture, keyed by (seed, sample id, purpose), always on the CPU so that every device sees the same."""
+    """One generator per image, keyed by (seed, sample id, purpose), always on the CPU so that every device sees the same."""
 
     dtype = torch.float32
 
@@ -94,7 +94,7 @@ class KeyedDraws:
         return values.mul_(high - low).add_(low).to(self.device)
 
     def integers(self, low: int, high: int | Sequence[int], size: Size) -> Tensor:
-        """int64 in low .. high - 1; `high` may differ from picture to picture."""
+        """int64 in low .. high - 1; `high` may differ from image to image."""
         values = self._empty(size, torch.int64)
         highs = [high] * len(values) if isinstance(high, int) else high
         for row, generator, end in zip(values, self.generators, highs, strict=True):
@@ -102,7 +102,7 @@ class KeyedDraws:
         return values.to(self.device)
 
     def words(self, count: int) -> Iterator[np.ndarray]:
-        """For each picture in turn, `count` uniform 16-bit integers: the cheapest randomness, for looking things up."""
+        """For each image in turn, `count` uniform 16-bit integers: the cheapest randomness, for looking things up."""
         for generator in self.word_generators:
             yield generator.random_raw(-(-count // 4)).view(np.uint16)[:count]
 
@@ -139,5 +139,5 @@ def _channels_last(size: Size) -> Size:
 
 
 Draws = KeyedDraws | LegacyDraws
-"""Random numbers for a batch. `size` is (C, H, W), (H, W) or (): of one picture. Results are [B, *size] on `device`, in
+"""Random numbers for a batch. `size` is (C, H, W), (H, W) or (): of one image. Results are [B, *size] on `device`, in
 float32, or float64 where the published stream is repeated."""

@@ -21,11 +21,11 @@ class ClassAccuracy:
 
     Attributes:
         name: of the class.
-        images: pictures of it.
+        images: images of it.
         clean: share of them that is right as they are; None where they were not measured.
         corrupted: mean over corruptions of the mean over severities; None without corruptions.
         attacked: attack (or its row, as "patches-random (2)") -> share that is right; also "patches".
-        most_mistaken_for: the most frequent wrong answer to its pictures under all conditions; None where all are right.
+        most_mistaken_for: the most frequent wrong answer to its images under all conditions; None where all are right.
     """
 
     name: str

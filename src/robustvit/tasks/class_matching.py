@@ -1,4 +1,4 @@
-"""Which output of the network belongs to which class of the pictures."""
+"""Which output of the network belongs to which class of the images."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NO_ANSWER = -1
 
 
 class ClassMismatchError(ValueError):
-    """The classes of the pictures are not those of the network.
+    """The classes of the images are not those of the network.
 
     Attributes:
         template: a class map to be completed; empty where none would help.
@@ -45,11 +45,11 @@ class ClassMismatchError(ValueError):
 
 @dataclass(frozen=True)
 class Matching:
-    """Classes of the pictures and outputs of the network.
+    """Classes of the images and outputs of the network.
 
     Attributes:
         outputs: of the network.
-        targets: class of the pictures -> position among the columns.
+        targets: class of the images -> position among the columns.
         columns: outputs that compete; None for all.
         names: position among the columns -> what it is called, where that is known.
         by: how they were matched: "order", "ImageNet's names", "the network's label names", "class map".
@@ -72,14 +72,14 @@ def match_classes(
 ) -> Matching:
     """Which output is right for which class.
 
-    By the class map where there is one; else by name, where the network says what its outputs are called or the pictures have
+    By the class map where there is one; else by name, where the network says what its outputs are called or the images have
     names of ImageNet's classes and the network 1000 outputs; else by their order, where there are as many of both.
 
     Args:
         classes: names in the order of the labels; empty where the labels are the outputs already.
         outputs: of the network.
         class_map: name of a class -> output.
-        subset: "a" or "r": only the 200 classes of ImageNet-A or -R compete, and the pictures must have just these.
+        subset: "a" or "r": only the 200 classes of ImageNet-A or -R compete, and the images must have just these.
         label_names: what the outputs are called, if the network says so.
 
     Raises:
@@ -91,7 +91,7 @@ def match_classes(
                 f"ImageNet-{subset.upper()} has its own 200 classes, which a class map cannot change; leave the class map out"
             )
         if not classes:
-            raise ClassMismatchError("a class map needs names of classes, and these pictures have numbers only")
+            raise ClassMismatchError("a class map needs names of classes, and these images have numbers only")
         return _named(outputs, classes, _mapped(classes, outputs, class_map), _labels(outputs, label_names), "class map")
     if subset is not None:
         return _subset(classes, outputs, subset)
@@ -109,7 +109,7 @@ def match_classes(
     if len(classes) == outputs:
         return _named(outputs, classes, tuple(range(outputs)), label_names, "order")
     raise ClassMismatchError(
-        f"the pictures have {len(classes)} classes ({', '.join(classes[:4])}{', ...' if len(classes) > 4 else ''}) and the "
+        f"the images have {len(classes)} classes ({', '.join(classes[:4])}{', ...' if len(classes) > 4 else ''}) and the "
         f'network has {outputs} outputs; say which belong together with a class map: a JSON file {{"{classes[0]}": 0, ...}} '
         "from the name of a folder to the index of an output",
         dict.fromkeys(classes),
@@ -130,7 +130,7 @@ def label_names_of(model: Any) -> tuple[str, ...]:
 
 
 def _named(outputs: int, classes: Sequence[str], targets: tuple[int, ...], labels: Sequence[str], by: str) -> Matching:
-    """With the names of the pictures' classes; other outputs are called as the network says."""
+    """With the names of the images' classes; other outputs are called as the network says."""
     pairs = list(zip(classes, targets, strict=True))
     own = {target: _shown(name) for name, target in reversed(pairs)}  # of two classes for one output, the first names it
     return Matching(outputs, targets, names={**dict(enumerate(labels)), **own}, by=by)

@@ -1,4 +1,4 @@
-"""What a network answered to every picture, as a table."""
+"""What a network answered to every image, as a table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Predictions:
         network: its name.
         suites: of each condition.
         conditions: C of them.
-        ids: of the N pictures.
+        ids: of the N images.
         labels: [N] positions among `names`.
         answers: [C, N] likewise; -1 where the network gave no finite numbers.
         confidences: [C, N] softmax of the answer.
@@ -40,10 +40,10 @@ class Predictions:
     names: dict[int, str]
 
     def __repr__(self) -> str:
-        return f"Predictions({self.network!r}, {len(self.conditions)} conditions of {len(self.ids)} pictures)"
+        return f"Predictions({self.network!r}, {len(self.conditions)} conditions of {len(self.ids)} images)"
 
     def rows(self) -> Iterator[dict[str, str | int | float | bool]]:
-        """A dict for every picture under every condition, with the keys `COLUMNS`."""
+        """A dict for every image under every condition, with the keys `COLUMNS`."""
         for c, (suite, condition) in enumerate(zip(self.suites, self.conditions, strict=True)):
             for i, (name, label) in enumerate(zip(self.ids, self.labels.tolist(), strict=True)):
                 answer = int(self.answers[c, i])
@@ -85,7 +85,7 @@ def predictions_of(
 
 
 def prediction_rows(tables: Sequence[Predictions]) -> Iterator[Sequence[str | int | float]]:
-    """Of predictions.csv: the heading, and one for each picture under each condition; correct is 1 or 0."""
+    """Of predictions.csv: the heading, and one for each image under each condition; correct is 1 or 0."""
     yield COLUMNS
     for table in tables:
         for row in table.rows():

@@ -1,4 +1,4 @@
-"""What a reader of a result must know besides its numbers: too few pictures, numbers left out, classes that do not match."""
+"""What a reader of a result must know besides its numbers: too few images, numbers left out, classes that do not match."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Note:
 
 
 def few_pictures_note(pictures: int) -> Note | None:
-    """For numbers whose intervals are from a bootstrap of fewer than `FEW_PICTURES` pictures."""
+    """For numbers whose intervals are from a bootstrap of fewer than `FEW_PICTURES` images."""
     if pictures >= FEW_PICTURES:
         return None
     count = f"{pictures} image{'' if pictures == 1 else 's'}"
@@ -64,14 +64,14 @@ def left_out_note(measured: Sequence[Condition], missing: Sequence[Condition]) -
 def chance_note(
     right: int, pictures: int, outputs: int, matched_by: str, *, has_names: bool, is_untrained: bool = False
 ) -> Note | None:
-    """For an accuracy on clean pictures that is no better than guessing.
+    """For an accuracy on clean images that is no better than guessing.
 
     Args:
-        right: answers to clean pictures.
+        right: answers to clean images.
         pictures: how many.
         outputs: of the network that compete.
         matched_by: how classes and outputs were matched, see `Matching`.
-        has_names: whether the classes of the pictures have names, which a class map needs.
+        has_names: whether the classes of the images have names, which a class map needs.
         is_untrained: whether the weights are known to be random.
     """
     if not is_at_chance(right, pictures, outputs):

@@ -193,7 +193,7 @@ def _head_maps(findings: Findings) -> Plate:
             axis.set_title(f"head {k + 1}", fontsize=8)
     more = " Only the first heads are shown." if any(one.numbers["heads"] > columns for one in findings.values()) else ""
     reading = (
-        "The clean picture, one map a head, a colour scale a network. Heads that look alike do the same work twice."
+        "The clean image, one map a head, a colour scale a network. Heads that look alike do the same work twice."
         f"{more} {MEANING_OF_SCALE}"
     )
     return Plate("attention-heads", "Attention of each head", reading, figure)
@@ -213,7 +213,7 @@ def _query_maps(findings: Findings, spoiled_by: str) -> Plate:
                 if state == "clean":
                     _block_title(axis, one, layer, highest)
     reading = (
-        "What one token looks at: the red square is the token that asks, brighter is more attention. The picture shines "
+        "What one token looks at: the red square is the token that asks, brighter is more attention. The image shines "
         f"through. In Swin a token sees its own window alone. {SCALE_OF_BLOCKS.capitalize()}. {MEANING_OF_SCALE}"
     )
     return Plate("attention-query", "What one token sees", reading, figure)

@@ -88,16 +88,16 @@ class Clusters(SpoilingStudy[ClusterOptions]):
         shown = sorted({int(key.split("/")[0]) for one in findings.values() for key in one.arrays})
         reading = (
             "Tokens with the same colour form a group (spectral clustering of their features after the first block of the "
-            "table; in a CNN, positions of the map). Beside it, the same picture with "
+            "table; in a CNN, positions of the map). Beside it, the same image with "
             f"{options.spoiled_by}; groups that overlap most have the same colour. Groups that follow objects, and stay when "
-            "the picture is corrupted, are what FAN calls visual grouping. Agreement is the adjusted Rand index: 1 the same, "
+            "the image is corrupted, are what FAN calls visual grouping. Agreement is the adjusted Rand index: 1 the same, "
             "0 chance."
         )
         figure = _image_figure(findings, shown, options.spoiled_by)
         plates = [Plate("clusters", "Groups of tokens", reading, figure, _agreements(findings))]
         if max(len(one.numbers["layers"]) for one in findings.values()) > 1:
             blocks = _block_figure(findings, shown[0], options.spoiled_by)
-            told = "The first picture, all chosen blocks."
+            told = "The first image, all chosen blocks."
             plates.append(Plate("clusters-blocks", "Groups from block to block", told, blocks))
         return plates
 

@@ -51,7 +51,7 @@ class Eigenvalues(Study[EigenvalueOptions]):
         figure = new_figure(10, 3.4)
         for axis, key in zip(figure.subplots(1, 2), ("significant", "zero"), strict=True):
             of_blocks = {name: one.numbers[key] for name, one in findings.items()}
-            lines(axis, of_blocks, f"{key} eigenvalues", "mean over pictures")
+            lines(axis, of_blocks, f"{key} eigenvalues", "mean over images")
             from_zero(axis)
         legend(figure, findings)
         reading = (

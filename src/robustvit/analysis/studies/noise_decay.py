@@ -65,7 +65,7 @@ class NoiseDecay(Study[NoiseDecayOptions]):
         legend(figure, findings)
         if options.noise == "perturbation":
             reading = (
-                f"Normal noise (standard deviation {options.sigma:g} in normalised units) is added to the pictures. The curve "
+                f"Normal noise (standard deviation {options.sigma:g} in normalised units) is added to the images. The curve "
                 "is how much of each block's output changes, relative to the output: a falling curve means that noise is "
                 "filtered."
             )

@@ -102,14 +102,14 @@ class Occlusion(Study[OcclusionOptions]):
         axes[0].set_ylim(top=min(100.0, axes[0].get_ylim()[1]))
         if cosines:
             places = [place for place, name in enumerate(findings) if name in cosines]
-            histograms(axes[1], cosines, "attention, one value a picture and mask", places)
+            histograms(axes[1], cosines, "attention, one value per image and mask", places)
             legend(figure, findings)
         reading = (
             f"{counted(options.masks, 'random mask')}, each covering {options.rho:.0%} of the patches (rounded up) with "
             "noise. Left, the accuracy under each mask: the middle half in the box, the median as its line, and the whole "
             "range"
-            + ("; dashed, the accuracy on clean pictures." if is_clean_known else ".")
-            + (" Right, how alike attention stays to that on the clean picture, with a line at the mean." if cosines else "")
+            + ("; dashed, the accuracy on clean images." if is_clean_known else ".")
+            + (" Right, how alike attention stays to that on the clean image, with a line at the mean." if cosines else "")
         )
         rows = _rows(findings, with_cosines=bool(cosines))
         return [Plate("occlusion", "What random patches of noise do", reading, figure, rows)]

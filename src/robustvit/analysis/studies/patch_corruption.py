@@ -114,7 +114,7 @@ class PatchCorruption(Study[PatchCorruptionOptions]):
         reading = (
             f"A small network chooses {options.rho:.0%} of the patches (rounded up), those whose covering changes the "
             "features of the network most; they are covered with noise. Above each picture: the confidence of the true class. "
-            "Pictures with a low number in the clean row were wrong from the start. The table compares with as many random "
+            "Images with a low number in the clean row were wrong from the start. The table compares with as many random "
             "patches."
         )
         return [Plate("patch-corruption", "The patches that hurt", reading, figure, _rows(findings))]

@@ -37,14 +37,14 @@ class Stability(SpoilingStudy[Spoiling]):
         figure = new_figure(10, 3.4)
         left, right = figure.subplots(1, 2)
         of_images = {name: one.arrays["pictures"] for name, one in findings.items()}
-        histograms(left, of_images, "attention on clean and corrupted, one value a picture")
+        histograms(left, of_images, "attention on clean and corrupted, one value per image")
         of_blocks = {name: one.numbers["layers"] for name, one in findings.items()}
-        lines(right, of_blocks, "mean over pictures and heads", "cosine")
+        lines(right, of_blocks, "mean over images and heads", "cosine")
         no_cosine_above_1(right)
         legend(figure, findings)
         reading = (
-            f"Likeness of the attention on a clean picture to that on the same picture with {options.spoiled_by}: 1 is the "
-            "same map. Left, how the pictures are distributed, with a line at the mean; right, in which blocks attention "
+            f"Likeness of the attention on a clean image to that on the same image with {options.spoiled_by}: 1 is the "
+            "same map. Left, how the images are distributed, with a line at the mean; right, in which blocks attention "
             "changes. Attention that is spread evenly is always alike, so look at overfocusing and the maps too."
         )
         columns = (("mean", "mean"), ("worst_5_percent", "mean of the worst 5 %"), ("pictures", "pictures"))

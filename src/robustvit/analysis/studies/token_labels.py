@@ -91,7 +91,7 @@ class TokenLabels(Study[TokenLabelOptions]):
 
     def remarks(self, findings: Findings) -> Sequence[str]:
         alone = [name for name, one in findings.items() if one.numbers["without_cutmix"]]
-        told = "CutMix needs two pictures, so the augmented view of the only one goes without"
+        told = "CutMix needs two images, so the augmented view of the only one goes without"
         return [f"token labels of {name}: {told}" for name in alone]
 
     def passes(self, images: int, options: TokenLabelOptions) -> int:
@@ -139,9 +139,9 @@ def _label_plate(suffix: str, name: str, one: Finding, options: TokenLabelOption
                 axis.imshow(one.arrays[key][i], cmap=three if is_three else two, vmin=0, vmax=2 if is_three else 1)
     for axis, title in zip(axes[0], COLUMNS.values(), strict=True):
         axis.set_title(broken(title, letters_in(axis)), fontsize=8)
-    alone = " There was one picture only, so that CutMix had no partner." if one.numbers.get("without_cutmix") else ""
+    alone = " There was one image only, so that CutMix had no partner." if one.numbers.get("without_cutmix") else ""
     reading = (
-        "What the token head says about each patch. Yellow: the token's label is the class of the picture; in the third "
+        "What the token head says about each patch. Yellow: the token's label is the class of the image; in the third "
         f"column cyan where its confidence is below {options.sure:g}. Fourth: one random draw (Gumbel) from the same "
         "logits. Right: the same for a view with all augmentations of a student, where labels break down."
         f"{alone}"
@@ -157,5 +157,5 @@ def _confidence_plate(suffix: str, name: str, one: Finding, place: int) -> Plate
     values = one.arrays["confidences"]
     axis.hist(values, np.linspace(0, 1, 31), weights=np.full(values.shape, 1 / len(values)), color=colour(place))
     plain_axes(axis, f"confidence of {len(values)} tokens", "confidence", "share")
-    reading = f"How sure the tokens are of their labels, over the tokens of the first pictures (at most {CONFIDENCES_OF})."
+    reading = f"How sure the tokens are of their labels, over the tokens of the first images (at most {CONFIDENCES_OF})."
     return Plate(f"token-confidence{suffix}", f"Confidence of tokens: {name}", reading, figure)

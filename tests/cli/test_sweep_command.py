@@ -19,6 +19,7 @@ import torch
 
 from robustvit.cli import main
 from robustvit.sweeping.grid import cells_of, parse_vary
+from robustvit.tasks.registry import task_named
 from robustvit.training.config_io import load_config
 from robustvit.training.networks import network_of
 
@@ -196,7 +197,7 @@ def test_a_sweep_named_in_the_docs_can_be_planned_and_its_networks_built(
         changes = [f"{name}={json.dumps(value)}" for name, value in cell["settings"].items()]
         config = load_config(recipe, changes, twin=True)
         with torch.device("meta"):
-            network_of(config.model, 10, config.augment)
+            network_of(task_named(config.task), config.model, 10, config.augment)
 
 
 def test_the_sweep_of_tau_gives_the_rows_of_the_paper() -> None:

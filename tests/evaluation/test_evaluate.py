@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import csv
 import json
+import pickle
 import threading
 from pathlib import Path
 from typing import Any
@@ -283,3 +284,12 @@ def test_the_number_of_threads_is_left_as_it_was(model: Any, scenes: Scenes) -> 
         assert seen == [2]
     finally:
         torch.set_num_threads(before)
+
+
+def test_results_can_be_copied_and_pickled(model: Any, scenes: Scenes) -> None:
+    results = rv.evaluate(model, scenes, "clean", protocol="none", examples=0)
+    assert pickle.loads(pickle.dumps(results)) == copy.deepcopy(results) == results
+    cell = results.models[0].cells[0]
+    assert cell.flip_probability is None
+    with pytest.raises(AttributeError, match="retention"):
+        _ = cell.retention

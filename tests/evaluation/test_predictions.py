@@ -131,7 +131,7 @@ def test_accuracy_is_told_class_by_class(pictures: Path) -> None:
     assert (found["c9"].clean, found["c9"].corrupted, found["c9"].most_mistaken_for) == (0.0, 0.0, "c2")
     assert set(found["c9"].attacked or {}) == {"fgsm"}
     [table] = class_tables(results.models[0])
-    assert table.headings == ("Class", "Pictures", "Clean", "Corrupted", "FGSM", "Most often mistaken for")
+    assert table.headings == ("Class", "Images", "Clean", "Corrupted", "FGSM", "Most often mistaken for")
     assert table.rows[0] is not None
     assert (table.rows[0][0], table.rows[0][-1]) == ("c9", "c2")  # the hardest first
     assert "Class by class" in render_page(results)

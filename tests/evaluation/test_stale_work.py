@@ -360,7 +360,7 @@ def test_fingerprints_allow_for_last_bits_of_outputs() -> None:
     assert is_same(first, with_outputs([1.00001, -20.0001, float("nan")], [0.001, 0.0020000001]))
     for other in ([[1.0, -20.0, 3.0], [0.001, 0.002]], [[1.0, -20.0, float("nan")], [0.001, 0.0021]], [[1.0]]):
         assert not is_same(first, with_outputs(*other))
-        assert changed_parts(first, with_outputs(*other)) == "network outputs"
+        assert changed_parts(first, with_outputs(*other)) == "other network outputs"
     assert not is_same(first, first.replace("b2", "b3"))
     assert not is_same(first, "")
 

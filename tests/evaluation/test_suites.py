@@ -16,6 +16,7 @@ import robustvit as rv
 from robustvit.corruptions.sequences import SEQUENCES
 from robustvit.data.layouts import LayoutError
 from robustvit.data.scenes.dataset import Scenes
+from robustvit.evaluation.suites.registry import SUITES
 from robustvit.metrics.class_subset import imagenet_subset
 from robustvit.tasks.class_matching import ClassMismatchError
 
@@ -228,3 +229,9 @@ def test_films_on_disk_are_read(tmp_path: Path) -> None:
     (tmp_path / "imagenet-p" / "blur" / "tilt" / "n01" / "a.mp4").write_bytes(b"no film")
     with pytest.raises(ValueError, match="imagenet-p"):
         rv.evaluate(ByGrey(side=224), tmp_path, "imagenet-p")
+
+
+def test_the_docs_list_every_suite_with_its_summary() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "evaluating.md").read_text()
+    missing = [name for name in SUITES if f"| `{name}` | {SUITES[name].summary} |" not in page]
+    assert not missing

@@ -18,6 +18,7 @@ from tiny_runs import VIT, tiny_config
 import robustvit as rv
 from robustvit.runtime.checkpoints import Checkpoints
 from robustvit.runtime.weights import read_weights
+from robustvit.tasks.registry import task_named
 from robustvit.training.batches import Batch
 from robustvit.training.config import AugmentConfig, ModelConfig
 from robustvit.training.config_io import ConfigError
@@ -287,7 +288,7 @@ def test_a_gradient_that_is_not_a_number_stops_the_run_before_it_is_applied(
 @pytest.mark.parametrize("name", ["swin_tiny_patch4_window7_224", "fan_swin_nano"])
 def test_stochastic_depth_of_0_is_none_and_null_is_the_network_s_own(name: str) -> None:
     def rates(drop_path: float | None) -> list[float]:
-        network = network_of(ModelConfig(name, drop_path=drop_path), 10, AugmentConfig())
+        network = network_of(task_named("classification"), ModelConfig(name, drop_path=drop_path), 10, AugmentConfig())
         return [m.drop_prob for m in network.modules() if isinstance(m, DropPath)]
 
     assert not any(rates(0.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import field, fields, make_dataclass
 from typing import Any, get_type_hints
@@ -27,10 +28,14 @@ def options_class() -> type[Options]:
     Raises:
         ValueError: two studies mean different things by an option of the same name.
     """
+    return _joined(tuple((name, STUDIES[name].options) for name in STUDIES))
+
+
+@functools.cache  # so that the options of the same studies are of the same class
+def _joined(studies: tuple[tuple[str, type[Any]], ...]) -> type[Options]:
     found: dict[str, tuple[Any, Any, str]] = {}  # name -> type, default, study
     texts: dict[str, str] = {}
-    for name in STUDIES:
-        own = STUDIES[name].options
+    for name, own in studies:
         hints, texts = get_type_hints(own), {**attribute_texts(own), **texts}
         for entry in fields(own):
             known = found.setdefault(entry.name, (hints[entry.name], entry.default, name))

@@ -48,7 +48,9 @@ class Need:
 
 
 def _token_head_obstacle(subject: Subject) -> str | None:
-    if getattr(subject.network, "token_head", None) is not None:
+    from robustvit.models.heads.token_head import has_token_head  # imports torch
+
+    if has_token_head(subject.network):
         return None
     kind = type(subject.network).__name__
     return f"{kind} has no token head; build one with token_head=True and train it with STL (docs/stl.md)"

@@ -192,7 +192,7 @@ class AdversarialPatches(Attack):
         about = {name: value for name, value in self.settings.describe().items() if name in ("rho", "patch_size", "noise")}
         run = self.settings.corruption_model
         if run is None:
-            fitted = "fitted to this network on these pictures"
+            fitted = "fitted to this network on these images"
             return {**about, "corruption_network": fitted, "fit_steps": self.settings.fit_steps}
         scorer = load_scorer(run)
         weights = b"".join(tensor.numpy().tobytes() for tensor in scorer.state_dict().values())

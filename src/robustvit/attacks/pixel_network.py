@@ -48,7 +48,7 @@ class PixelNetwork(nn.Module):
 
 
 def channels(values: Sequence[float], like: Tensor) -> Tensor:
-    """One value a channel as [3, 1, 1]."""
+    """One value per channel as [3, 1, 1]."""
     return torch.tensor(values, dtype=like.dtype, device=like.device)[:, None, None]
 
 

@@ -144,10 +144,8 @@ def print_results(results: Results, table: Table, compared: Callable[[Difference
 
 def tell_notes(results: Results, output: Path) -> None:
     """Says on stderr what to know before using the numbers, and where they are."""
-    from robustvit.report.page import REMARK_TITLES
-
     for names, remark in results.remarks():
-        note(f"{REMARK_TITLES[remark.kind]}{f' ({names})' if names else ''}: {remark.text}")
+        note(f"{remark.title}{f' ({names})' if names else ''}: {remark.text}")
         if remark.file:
             note(f"{output / remark.file} has the classes with the outputs used: edit it, and pass it with --class-map")
     note(f"report: {output}/report.html; numbers: {output}/results.json and results.csv")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor
 
 from robustvit.corruptions.conditions import CLEAN, Condition
 from robustvit.data.samples import Sample
@@ -15,7 +15,6 @@ from robustvit.evaluation.examples import data_uri, example_picture
 from robustvit.evaluation.passes import MemoryPass
 from robustvit.evaluation.results import AttackedPicture, AttackExample, ExamplePicture
 from robustvit.evaluation.tallied import Tallied
-from robustvit.evaluation.work import NetworkWork
 from robustvit.tasks.classification import correct
 from robustvit.tasks.passes import predict_images
 
@@ -27,35 +26,32 @@ SCALES = (1, 2, 5, 10, 20, 50, 100, 200)
 """Perturbations are shown this many times as strong, the most that fits."""
 
 
-def make_attack_examples(work: NetworkWork, planned: MemoryPass, tallied: Tallied, count: int) -> tuple[AttackExample, ...]:
+def make_attack_examples(planned: MemoryPass, tallied: Tallied, count: int) -> tuple[AttackExample, ...]:
     """For each attack, images spread over the dataset: those that this attack turned from right to wrong; where it fooled
     fewer, then others that were right, then any.
 
     They are attacked again, in one batch. That gives what was measured, but for AutoAttack in groups, which are others then.
 
     Args:
-        work: of the network.
         planned: the pass with the attacks.
         tallied: of that pass.
         count: of images for each attack, at most `MOST`.
     """
-    attacker = planned.attacker(work)
+    attacker = planned.attacker()
     chosen = {attack.name: _chosen(tallied, attack.rows[0], min(count, MOST)) for attack in planned.attacks}
     samples = _found(planned, {name for names in chosen.values() for name in names})
     examples: list[AttackExample] = []
     for attack, names in chosen.items():
-        examples += _under_attack(work.network, attacker, planned, attack, [samples[name] for name in names])
+        examples += _under_attack(attacker, planned, attack, [samples[name] for name in names])
     return tuple(examples)
 
 
-def _under_attack(
-    network: nn.Module, attacker: Attacker, planned: MemoryPass, attack: str, samples: list[Sample]
-) -> list[AttackExample]:
+def _under_attack(attacker: Attacker, planned: MemoryPass, attack: str, samples: list[Sample]) -> list[AttackExample]:
     images = torch.stack([planned.protocol.apply(sample.open()) for sample in samples])
     targets = [planned.task.target(sample, planned.samples) for sample in samples]
-    clean = _answers(network, planned, images, CLEAN, targets)
+    clean = _answers(planned, images, CLEAN, targets)
     pixels = next(attacker.rows(images, targets, [s.id for s in samples], only=attack)).cpu()  # one mask of several will do
-    under = _answers(network, planned, pixels, Condition(attack), targets)
+    under = _answers(planned, pixels, Condition(attack), targets)
     examples = []
     for place, (sample, target) in enumerate(zip(samples, targets, strict=True)):
         change, scale = _change(pixels[place] - images[place].float() / 255)
@@ -90,10 +86,8 @@ def _spread(names: list[str], count: int) -> list[str]:
     return [names[i * len(names) // count] for i in range(count)]
 
 
-def _answers(
-    network: nn.Module, planned: MemoryPass, images: Tensor, condition: Condition, targets: Sequence[int]
-) -> list[ExamplePicture]:
-    predictions = predict_images(planned.task, network, images, planned.normalisation)
+def _answers(planned: MemoryPass, images: Tensor, condition: Condition, targets: Sequence[int]) -> list[ExamplePicture]:
+    predictions = predict_images(planned.task, planned.network, images, planned.normalisation)
     pixels = images if images.dtype == torch.uint8 else (images * 255).round().byte()
     rows = zip(pixels, predictions, targets, strict=True)
     return [example_picture(planned.task, condition, *row) for row in rows]

@@ -9,14 +9,17 @@ __all__ = ["definitions"]
 _TABLES = {
     "class_accuracies": "Class by class: share of its images that is right as they are (clean), averaged over corruptions "
     "and severities (corrupted), and under each attack.",
-    "mean_perturbation": "How far an attack goes, averaged over the pictures: the largest change of a value (1 is white), "
+    "mean_perturbation": "How far an attack goes, averaged over the images: the largest change of a value (1 is white), "
     "the L2 norm of the change over all values, and the share of the pixels that changed.",
     "corruption_errors": "CE of each corruption: summed error over the 5 severities divided by AlexNet's on ImageNet-C. "
     "Extra corruptions do not count in mCE.",
-    "corruption_accuracies": "Top-1 accuracy under each corruption, averaged over its severities.",
-    "group_accuracies": "Top-1 accuracy, averaged over the corruptions of a group (noise, blur, weather, digital) that were "
+    "corruption_accuracies": "The primary measure (of a classifier: accuracy) under each corruption, averaged over its "
+    "severities.",
+    "group_accuracies": "The primary measure (of a classifier: accuracy), averaged over the corruptions of a group (noise, "
+    "blur, weather, digital) that were "
     "measured and their severities. With all 19 corruptions, the extra ones count in their groups.",
-    "interval": "95 % interval. Of a single accuracy (clean, one corruption at one severity, one attack) Wilson's: all "
+    "interval": "95 % interval. Of a single accuracy of a classifier (clean, one corruption at one severity, one attack) "
+    "Wilson's: all "
     "accuracies under which so many right answers would be no surprise. Of means over several cells, retention and mCE from "
     "1000 bootstrap samples of the images, the same ones in every cell; where all samples agree, a mean gets Wilson's, "
     "and other numbers get none.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import combinations
@@ -15,12 +15,13 @@ from typing import Any, Unpack
 from torch import nn
 
 from robustvit.evaluation.finished_parts import with_all_parts
-from robustvit.evaluation.passes import Pass
+from robustvit.evaluation.passes import Pass, PassReport
 from robustvit.evaluation.plan import plan
 from robustvit.evaluation.results import Difference, ModelResults, Results
-from robustvit.evaluation.runner import Scored, run_network
+from robustvit.evaluation.runner import run_network, statistics_of
 from robustvit.evaluation.settings import Options, Settings
 from robustvit.evaluation.statistics import measured_differences
+from robustvit.evaluation.tallied import Tallied
 from robustvit.evaluation.unfinished import (
     FinishedRunError,
     UnfinishedRunError,
@@ -30,7 +31,6 @@ from robustvit.evaluation.unfinished import (
     finished_results,
     title_of,
 )
-from robustvit.evaluation.work import NetworkWork, Report
 from robustvit.runtime.locking import locking_output
 from robustvit.runtime.processes import Processes, join_processes
 from robustvit.runtime.progress import progress_bar
@@ -41,6 +41,11 @@ from robustvit.tasks.notes import Note, few_pictures_note
 from robustvit.tasks.registry import task_named
 
 __all__ = ["FinishedRunError", "Report", "UnfinishedRunError", "evaluate"]
+
+Report = PassReport
+"""Callback for progress: (what is being done, steps done, steps in all)."""
+Passes = Mapping[str, Sequence[Pass]]
+"""Of each network, by its name."""
 
 
 @locking_output
@@ -80,13 +85,12 @@ def evaluate(
     if output is None and resume:
         raise ValueError("resume=True needs the output folder of the run to go on with")
     models = _named(model)
-    suites = (suite,) if isinstance(suite, str) else tuple(dict.fromkeys(suite))
-    settings = Settings.of(**options)
-    asked = _task(task, models)
-    passes = {name: _planned(network, data, asked, suites, settings, output) for name, network in models.items()}
+    settings = Settings.of(data, _task(task, models), suite, **options)
+    passes = {name: _planned(network, settings, output) for name, network in models.items()}
     with progress_bar() if report is True else nullcontext(report or None) as bar, join_processes() as processes:
-        run = _Run(models, passes, asked, suites, settings, bar)
-        return run.measure(processes) if output is None else run.measure_into(Path(output), processes, resume)
+        if output is None:
+            return _measure(settings, passes, processes, bar)
+        return _measure_into(Path(output), settings, passes, processes, bar, resume)
 
 
 def _task(task: str | Task | None, models: Mapping[str, nn.Module]) -> Task:
@@ -99,12 +103,10 @@ def _task(task: str | Task | None, models: Mapping[str, nn.Module]) -> Task:
     return task_named(names.pop())
 
 
-def _planned(
-    network: nn.Module, data: Any, task: Task, suites: Sequence[str], settings: Settings, output: str | Path | None
-) -> list[Pass]:
+def _planned(network: nn.Module, settings: Settings, output: str | Path | None) -> list[Pass]:
     """The passes; classes that do not match leave a class map to be completed in the output folder."""
     try:
-        return plan(network, data, task, suites, settings)
+        return plan(network, settings)
     except ClassMismatchError as error:
         if error.template and output is not None:
             place = write_template(Path(output), error.template)
@@ -112,107 +114,110 @@ def _planned(
         raise
 
 
-@dataclass(frozen=True)
-class _Run:
-    """Everything that is to be done."""
-
-    models: dict[str, nn.Module]
-    passes: dict[str, list[Pass]]
-    task: Task
-    suites: tuple[str, ...]
-    settings: Settings
-    report: Report | None
-
-    def measure(
-        self, processes: Processes, stored: StoredWork | None = None, *, with_predictions: bool | None = None
-    ) -> Results:
-        """All networks, with what is done so far in `stored`."""
-        keep = self.settings.predictions if with_predictions is None else with_predictions
-        report = self.report if processes.rank == 0 else None
-        networks, scored, predictions = [], [], []
-        for i, (name, network) in enumerate(self.models.items()):
-            own = stored.below(f"model-{i}") if stored else None
-            work = NetworkWork(name, network, own, processes, report)
-            found, made, tables = run_network(work, self.passes[name], with_predictions=keep)
-            networks.append(found)
-            scored.append(made)
-            predictions += tables
-        differences = _differences(networks, scored, self.settings.seed)
-        few = [note for d in differences if (note := few_pictures_note(d.images)) is not None][:1]
-        kept = {"limit": self.settings.limit, "seed": self.settings.seed, "batch_size": self.settings.batch_size}
-        return Results(
-            models=tuple(networks),
-            suites=self.suites,
-            data={**networks[0].measurements[0].data, **kept},
-            versions=_versions(),
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            fingerprint=stored.fingerprint if stored else "",
-            differences=differences,
-            notes=tuple(few),
-            task=self.task.name,
-            primary=self.task.primary.key,
-            predictions=tuple(predictions),
-        )
-
-    def measure_into(self, output: Path, processes: Processes, resume: bool) -> Results:
-        """Goes on with what is in `output`, or shows again what is finished there."""
-        own = fingerprint_of(self.models, self.passes, self.suites, self.settings)
-        fingerprint = processes.gather(own)[0]  # machines may have copies of the images, with other times
-        finished = finished_results(output, fingerprint)
-        had_predictions = finished is not None and (output / "predictions.csv").is_file()
-        if resume and finished is not None:
-            settings = self.settings
-            shown = with_all_parts(finished, output, self.models, self.passes, settings.examples, settings.predictions)
-            processes.gather(None)  # all have looked at the files
-            if shown is not None:
-                if processes.rank == 0:
-                    shown = self._with_class_maps(shown, output)
-                    shown.complete(output, instead_of=finished)
-                    end_work(output)
-                processes.gather(None)
-                return shown
-        title = title_of(self.models, self._dataset, [*self.suites, *(attack.name for attack in self.settings.attacks)])
-        stored = begin_work(output, fingerprint, title, resume, processes)
-        keep = self.settings.predictions or had_predictions  # a file that was asked for once does not vanish
-        results = self.measure(processes, stored, with_predictions=keep)
-        if processes.rank == 0:
-            results = self._with_class_maps(results, output)
-            results.save(output)
-            end_work(output)
-        processes.gather(None)  # nobody leaves before the result is written
-        return results
-
-    @property
-    def _dataset(self) -> str:
-        return str(next(iter(self.passes.values()))[0].describe_data()["name"])
-
-    def _with_class_maps(self, results: Results, output: Path) -> Results:
-        """Writes the classes with the outputs that were taken for them, where these do not seem to match; notes say so."""
-
-        def offered(note: Note, planned: Pass) -> Note:
-            mapping = planned.task.class_map(planned.samples)
-            if note.kind != "class-mismatch" or not mapping:
-                return note
-            return replace(note, file=write_template(output, mapping).name)
-
-        def with_notes(network: ModelResults) -> ModelResults:
-            pairs = zip(self.passes[network.name], network.measurements, strict=True)
-            measured = tuple(replace(one, notes=tuple(offered(note, planned) for note in one.notes)) for planned, one in pairs)
-            return replace(network, measurements=measured)
-
-        return replace(results, models=tuple(with_notes(network) for network in results.models))
+def _measure(
+    settings: Settings, passes: Passes, processes: Processes, report: Report | None, stored: StoredWork | None = None
+) -> Results:
+    """All networks, with what is done so far in `stored`."""
+    networks, scored, predictions = [], [], []
+    for i, (name, own) in enumerate(passes.items()):
+        place = stored.below(f"model-{i}") if stored else None
+        shown = _reporting(name, report) if report is not None and processes.rank == 0 else None
+        found, made, tables = run_network(name, own, processes, place, shown, with_predictions=settings.predictions)
+        networks.append(found)
+        scored.append(made)
+        predictions += tables
+    differences = _differences(networks, list(passes.values()), scored, settings.seed)
+    few = [few_pictures_note(d.images, has_exact=settings.task.is_share) for d in differences]
+    kept = {"limit": settings.limit, "seed": settings.seed, "batch_size": settings.batch_size}
+    return Results(
+        models=tuple(networks),
+        suites=settings.suites,
+        data={**networks[0].measurements[0].data, **kept},
+        versions=_versions(),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        fingerprint=stored.fingerprint if stored else "",
+        differences=differences,
+        notes=tuple(note for note in few if note is not None)[:1],
+        task=settings.task.name,
+        primary=settings.task.primary.key,
+        predictions=tuple(predictions),
+    )
 
 
-def _differences(networks: Sequence[ModelResults], scored: Sequence[Sequence[Scored]], seed: int) -> tuple[Difference, ...]:
-    """Every two networks in every measurement, the earlier one minus the later one."""
+def _reporting(name: str, report: Report) -> Report:
+    """The callback for one network, by whose name its messages begin."""
+    return lambda what, done, total: report(f"{name}: {what}", done, total)
+
+
+def _measure_into(
+    output: Path, settings: Settings, passes: Passes, processes: Processes, report: Report | None, resume: bool
+) -> Results:
+    """Goes on with what is in `output`, or shows again what is finished there."""
+    fingerprint = processes.gather(fingerprint_of(passes, settings))[0]  # machines may have copies with other times
+    finished = finished_results(output, fingerprint)
+    had_predictions = finished is not None and (output / "predictions.csv").is_file()
+    if resume and finished is not None:
+        shown = with_all_parts(finished, output, passes, settings)
+        processes.gather(None)  # all have looked at the files
+        if shown is not None:
+            if processes.rank == 0:
+                shown = _with_class_maps(shown, passes, output)
+                shown.complete(output, instead_of=finished)
+                end_work(output)
+            processes.gather(None)
+            return shown
+    dataset = next(iter(passes.values()))[0].describe_data()["name"]
+    title = title_of(passes, dataset, [*settings.suites, *(attack.name for attack in settings.attacks)])
+    stored = begin_work(output, fingerprint, title, resume, processes)
+    if had_predictions:  # a file that was asked for once does not vanish
+        settings = replace(settings, predictions=True)
+    results = _measure(settings, passes, processes, report, stored)
+    if processes.rank == 0:
+        results = _with_class_maps(results, passes, output)
+        results.save(output)
+        end_work(output)
+    processes.gather(None)  # nobody leaves before the result is written
+    return results
+
+
+def _with_class_maps(results: Results, passes: Passes, output: Path) -> Results:
+    """Writes the classes with the outputs that were taken for them, where these do not seem to match; notes say so."""
+
+    def offered(note: Note, planned: Pass) -> Note:
+        mapping = planned.task.class_map(planned.samples)
+        if note.kind != "class-mismatch" or not mapping:
+            return note
+        return replace(note, file=write_template(output, mapping).name)
+
+    def with_notes(network: ModelResults) -> ModelResults:
+        pairs = zip(passes[network.name], network.measurements, strict=True)
+        measured = tuple(replace(one, notes=tuple(offered(note, planned) for note in one.notes)) for planned, one in pairs)
+        return replace(network, measurements=measured)
+
+    return replace(results, models=tuple(with_notes(network) for network in results.models))
+
+
+def _differences(
+    networks: Sequence[ModelResults], passes: Sequence[Sequence[Pass]], scored: Sequence[Sequence[Tallied]], seed: int
+) -> tuple[Difference, ...]:
+    """Every two networks in every measurement, the earlier one minus the later one.
+
+    Args:
+        networks: their results.
+        passes: of each.
+        scored: what the numbers of each pass are made of.
+        seed: of the intervals.
+    """
     found = []
-    for (first, ours), (second, theirs) in combinations(zip(networks, scored, strict=True), 2):
-        for measurement, one, other in zip(first.measurements, ours, theirs, strict=True):
-            common = one.statistics.common(other.statistics)
-            images, values = measured_differences(one.task, one.tallied, other.tallied, common, seed)
+    for i, j in combinations(range(len(networks)), 2):
+        for measurement, mine, other, ours, theirs in zip(
+            networks[i].measurements, passes[i], passes[j], scored[i], scored[j], strict=True
+        ):
+            shared = statistics_of(other, theirs).keys()
+            summary = {key: number for key, number in statistics_of(mine, ours).items() if key in shared}
+            images, *values = measured_differences(mine.task, ours, theirs, summary, seed)
             if images:
-                kinds = (values["summary"], values["groups"])
-                found.append(Difference(first.name, second.name, measurement.suites, images, *kinds))
+                found.append(Difference(networks[i].name, networks[j].name, measurement.suites, images, *values))
     return tuple(found)
 
 

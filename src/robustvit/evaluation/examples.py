@@ -9,7 +9,7 @@ from itertools import islice
 
 import torch
 from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor
 
 from robustvit.corruptions.conditions import CLEAN, Condition
 from robustvit.data.samples import Sample, UnreadablePictureError
@@ -25,7 +25,7 @@ SIDE = 160
 SHOWN = ("gaussian_noise", "defocus_blur", "fog", "jpeg_compression", "patches")
 
 
-def make_examples(network: nn.Module, planned: MemoryPass, count: int) -> tuple[Example, ...]:
+def make_examples(planned: MemoryPass, count: int) -> tuple[Example, ...]:
     """The first `count` readable samples, spread over the dataset, clean and under a condition of each group."""
     conditions = _shown(planned.conditions)
     step = max(1, len(planned.samples) // max(count, 1))
@@ -37,7 +37,7 @@ def make_examples(network: nn.Module, planned: MemoryPass, count: int) -> tuple[
             image = planned.protocol.apply(sample.open())[None]
         except (UnreadablePictureError, ValueError):
             continue
-        examples.append(_example(network, planned, sample, image, conditions))
+        examples.append(_example(planned, sample, image, conditions))
     return tuple(examples)
 
 
@@ -50,12 +50,10 @@ def _shown(conditions: Sequence[Condition]) -> list[Condition]:
     return [CLEAN, *(by_name[n] for n in names)]
 
 
-def _example(
-    network: nn.Module, planned: MemoryPass, sample: Sample, image: Tensor, conditions: Sequence[Condition]
-) -> Example:
+def _example(planned: MemoryPass, sample: Sample, image: Tensor, conditions: Sequence[Condition]) -> Example:
     task, target = planned.task, planned.task.target(sample, planned.samples)
     seen = torch.cat([planned.under(image, [sample.id], condition) for condition in conditions])
-    predictions = predict_images(task, network, seen, planned.normalisation)
+    predictions = predict_images(task, planned.network, seen, planned.normalisation)
     shown = [example_picture(task, *row, target) for row in zip(conditions, seen, predictions, strict=True)]
     return Example(sample.id, task.target_text(target), tuple(shown))
 

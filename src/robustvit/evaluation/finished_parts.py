@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from torch import nn
-
 from robustvit.evaluation.examples import make_examples
 from robustvit.evaluation.passes import MemoryPass, Pass
 from robustvit.evaluation.results import ModelResults, Results
+from robustvit.evaluation.settings import Settings
 from robustvit.runtime.damage import set_aside
 from robustvit.runtime.evaluation_mode import evaluation_mode
 from robustvit.tasks.class_predictions import Predictions
@@ -20,23 +19,17 @@ __all__ = ["with_all_parts"]
 
 
 def with_all_parts(
-    finished: Results,
-    output: Path,
-    models: Mapping[str, nn.Module],
-    passes: Mapping[str, Sequence[Pass]],
-    examples: int,
-    predictions: bool,
+    finished: Results, output: Path, passes: Mapping[str, Sequence[Pass]], settings: Settings
 ) -> Results | None:
     """The results with the parts that are asked for; None where that takes measuring everything again.
 
     Args:
         finished: of this very run.
         output: its folder.
-        models, passes: of the run.
-        examples: images that the report should have.
-        predictions: whether the answers to all images are wanted.
+        passes: of each network, by its name.
+        settings: of the run.
     """
-    if predictions:
+    if settings.predictions:
         path = output / "predictions.csv"
         try:
             finished = replace(finished, predictions=_checked(read_predictions(path), finished))
@@ -45,7 +38,7 @@ def with_all_parts(
         except ValueError as error:
             set_aside(path, error)
             return None
-    found = [_with_examples(one, models[one.name], passes[one.name], examples) for one in finished.models]
+    found = [_with_examples(one, passes[one.name], settings.examples) for one in finished.models]
     complete = tuple(one for one in found if one is not None)
     return replace(finished, models=complete) if len(complete) == len(found) else None
 
@@ -59,7 +52,7 @@ def _checked(tables: tuple[Predictions, ...], finished: Results) -> tuple[Predic
     return tables
 
 
-def _with_examples(found: ModelResults, network: nn.Module, passes: Sequence[Pass], count: int) -> ModelResults | None:
+def _with_examples(found: ModelResults, passes: Sequence[Pass], count: int) -> ModelResults | None:
     """With as many examples as are wanted; None where images under attack are missing, which need all answers."""
     planned = next((one for one in passes if isinstance(one, MemoryPass)), None)
     if not count or planned is None:
@@ -68,6 +61,6 @@ def _with_examples(found: ModelResults, network: nn.Module, passes: Sequence[Pas
         return None
     shows_corruptions = not planned.attacks or len(planned.conditions) > 1
     if shows_corruptions and len(found.examples) < min(count, found.cells[0].images):
-        with evaluation_mode(network):
-            return replace(found, examples=make_examples(network, planned, count))
+        with evaluation_mode(planned.network):
+            return replace(found, examples=make_examples(planned, count))
     return found

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+import numpy as np
+from torch import Tensor, nn
 
 from robustvit.attacks.attack import Attack
 from robustvit.attacks.pixel_network import PixelNetwork
@@ -28,23 +29,27 @@ from robustvit.corruptions.parameters import family_of_size
 from robustvit.data.normalisation import Normalisation
 from robustvit.data.protocols import Protocol
 from robustvit.data.sample_digest import add_samples
-from robustvit.data.samples import SampleSet, SomeSamples
+from robustvit.data.samples import Sample, SampleSet, SomeSamples
 from robustvit.evaluation.attacking import Attacker, size_of_change
 from robustvit.evaluation.settings import Settings
-from robustvit.evaluation.tallied import Tallied
-from robustvit.evaluation.work import NetworkWork
+from robustvit.evaluation.tallied import CHANGES, Tallied
 from robustvit.runtime.fingerprint import Digest
+from robustvit.runtime.interruption import check_interrupted
 from robustvit.runtime.memory import fits_memory
 from robustvit.runtime.prefetch import Prefetch
+from robustvit.runtime.processes import Processes
 from robustvit.runtime.stored_work import StoredWork
 from robustvit.tasks.base import Task
-from robustvit.tasks.passes import DecodedBatch, batch_sizes, decoded_batches, tally_images
+from robustvit.tasks.passes import Decoded, batch_sizes, decoded_batches, tally_images
 from robustvit.tasks.tallies import Tallies
 
 if TYPE_CHECKING:
     from robustvit.evaluation.suites.suite import Suite
 
-__all__ = ["FilesPass", "MemoryPass", "Pass", "worst_cell"]
+__all__ = ["FilesPass", "MemoryPass", "Pass", "PassReport", "counter", "worst_cell"]
+
+PassReport = Callable[[str, int, int], None]
+"""Callback for progress: (what is being done, steps done, steps in all)."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,7 @@ class Pass(ABC):
     """One pass of one network.
 
     Attributes:
+        network: that is measured.
         suites: that it answers.
         cells: what the samples meet, in the order of the tallies.
         cell_suites: the suite of each cell, by name.
@@ -63,6 +69,7 @@ class Pass(ABC):
         left_out: conditions that the suites ask for and the files do not have.
     """
 
+    network: nn.Module
     suites: tuple[Suite, ...]
     cells: tuple[Condition, ...]
     cell_suites: tuple[str, ...]
@@ -83,12 +90,13 @@ class Pass(ABC):
         return ()
 
     @abstractmethod
-    def run(self, work: NetworkWork, part: str) -> Tallied:
-        """All samples in all cells, from whichever process.
+    def run(self, processes: Processes, stored: StoredWork | None, report: PassReport | None) -> Tallied:
+        """All samples in all cells, from whichever process; the network is in evaluation mode.
 
         Args:
-            work: of the network.
-            part: name for what is stored.
+            processes: that share the work.
+            stored: where finished batches are kept and found again; None for nowhere.
+            report: callback for progress.
         """
 
     def scored(self, tallied: Tallied) -> Tallied:
@@ -153,67 +161,69 @@ class MemoryPass(Pass):
             std=self.normalisation.std,
         )
 
-    def attacker(self, work: NetworkWork) -> Attacker:
+    def attacker(self) -> Attacker:
         """Who makes the attacks."""
         mean, std = astuple(self.normalisation)
-        pixels = PixelNetwork(work.network, mean, std, getattr(self.task, "columns", None))
+        pixels = PixelNetwork(self.network, mean, std, getattr(self.task, "columns", None))
         return Attacker(pixels, self.attacks, self.samples, self.protocol, self.settings.seed)
 
-    def run(self, work: NetworkWork, part: str, what: str = "") -> Tallied:
+    def run(self, processes: Processes, stored: StoredWork | None, report: PassReport | None, what: str = "") -> Tallied:
         """See `Pass.run`; `what` is said about the progress."""
-        stored, size = work.part(part), self.settings.batch_size
-        done = dict(_finished(stored, work, self.cells))
+        size, rank, world = self.settings.batch_size, processes.rank, processes.world
+        done = dict(_finished(stored, processes, self.cells))
         lessons = sum(attack.learns_from for attack in self.attacks)
-        share = sum(batch_sizes(self.samples, size, work.processes.rank, work.processes.world))
         what = what or ", ".join([*self.suite_names, *(attack.name for attack in self.attacks)])
-        step = work.counter(what, share * len(self.cells) + lessons)
+        step = counter(report, what, sum(batch_sizes(self.samples, size, rank, world)) * len(self.cells) + lessons)
         step(sum(len(tallied.ids) + len(tallied.skipped) for tallied in done.values()) * len(self.cells))
-        attacker = self.attacker(work) if self.attacks else None
-        batches = decoded_batches(self.task, self.samples, self.protocol, size, lambda k: work.is_mine(k) and k not in done)
+        attacker = self.attacker() if self.attacks else None
+        batches = decoded_batches(self.samples, self.protocol, size, lambda k: k % world == rank and k not in done)
         with Prefetch(self._inputs(batches)) as inputs:
-            for batch in inputs:
-                assert isinstance(batch, DecodedBatch)
+            for number, samples, images, skipped in inputs:
                 if attacker is not None:
                     attacker.prepare(step)
-                with fits_memory(len(batch.ids), self.protocol.size):
-                    tallied = self._tallied(work, batch, inputs, attacker, step)
-                step(len(batch.skipped) * len(self.cells))
+                with fits_memory(len(samples), self.protocol.size):
+                    tallied = self._tallied(samples, images, skipped, inputs, attacker, step)
+                step(len(skipped) * len(self.cells))
                 if stored is not None:
-                    stored.save(f"batch-{batch.number:06}", tallied.to_part())
-                done[batch.number] = tallied
-        return _gathered(work, done, self.cells)
+                    stored.save(f"batch-{number:06}", tallied.to_part())
+                done[number] = tallied
+        return _gathered(processes, done, self.cells)
 
-    def _inputs(self, batches: Iterator[DecodedBatch]) -> Iterator[DecodedBatch | Tensor]:
+    def _inputs(self, batches: Iterator[Decoded]) -> Iterator[Decoded | Tensor]:
         """Every batch, followed by its images under each of the conditions (unless it has none)."""
         for batch in batches:
             yield batch
-            for condition in self.conditions if batch.ids else ():
-                yield self.under(batch.images, batch.ids, condition)
+            _, samples, images, _ = batch
+            ids = [sample.id for sample in samples]
+            for condition in self.conditions if ids else ():
+                yield self.under(images, ids, condition)
 
     def _tallied(
         self,
-        work: NetworkWork,
-        batch: DecodedBatch,
-        inputs: Iterator[DecodedBatch | Tensor],
+        samples: list[Sample],
+        clean: Tensor,
+        skipped: list[tuple[str, str]],
+        inputs: Iterator[Decoded | Tensor],
         attacker: Attacker | None,
         step: Callable[[int], None],
     ) -> Tallied:
-        if not batch.ids:
-            return Tallied([], self.cells, (Tallies(0, {}),) * len(self.cells), batch.skipped)
+        """Of one batch; `inputs` has its images under the conditions next."""
+        if not samples:
+            return Tallied([], self.cells, (Tallies(0, {}),) * len(self.cells), skipped)
+        ids, targets = [sample.id for sample in samples], [self.task.target(sample, self.samples) for sample in samples]
 
         def shown() -> Iterator[Tensor]:
             yield from (next(inputs) for _ in self.conditions)  # type: ignore[misc]
             if attacker is not None:
-                yield from attacker.rows(batch.images, batch.targets, batch.ids)
+                yield from attacker.rows(clean, targets, ids)
 
-        rows, made = [], len(self.conditions)
-        tallied = Tallied(batch.ids, self.cells, (), batch.skipped)
+        rows, changes = [], np.zeros((len(self.cells), len(ids), len(CHANGES)), np.float32)
         for row, images in enumerate(shown()):
-            rows.append(tally_images(self.task, work.network, images, batch.targets, self.normalisation))
-            if row >= made:
-                tallied.changes[row] = size_of_change(images, batch.images)
-            step(len(batch.ids))
-        return Tallied(batch.ids, self.cells, tuple(rows), batch.skipped, tallied.changes)
+            rows.append(tally_images(self.task, self.network, images, targets, self.normalisation))
+            if row >= len(self.conditions):
+                changes[row] = size_of_change(images, clean)
+            step(len(ids))
+        return Tallied(ids, self.cells, tuple(rows), skipped, changes)
 
     def scored(self, tallied: Tallied) -> Tallied:
         """With a cell for the worst row of each attack that has several."""
@@ -256,20 +266,20 @@ class FilesPass(Pass):
 
     sets: tuple[tuple[Task, SampleSet], ...] = ()
 
-    def run(self, work: NetworkWork, part: str) -> Tallied:
+    def run(self, processes: Processes, stored: StoredWork | None, report: PassReport | None) -> Tallied:
         name = self.suites[0].name
         found = []
         for cell, (task, samples) in zip(self.cells, self.sets, strict=True):
             what = f"{name} {cell}" if len(self.cells) > 1 else name
-            found.append(self._cell(work, cell, task, samples, what, f"{part}-{cell.name}-{cell.severity}"))
+            own = stored.below(f"{cell.name}-{cell.severity}") if stored else None
+            tallied = self._plain(task, samples).run(processes, own, report, what)
+            found.append(Tallied(tallied.ids, (cell,), tallied.rows, tallied.skipped))
         return self._side_by_side(found)
 
-    def _cell(self, work: NetworkWork, cell: Condition, task: Task, samples: SampleSet, what: str, part: str) -> Tallied:
-        shown = MemoryPass(
-            self.suites, (CLEAN,), (self.cell_suites[0],), task, samples, self.protocol, self.normalisation, self.settings
-        )
-        tallied = shown.run(work, part, what)
-        return Tallied(tallied.ids, (cell,), tallied.rows, tallied.skipped)
+    def _plain(self, task: Task, samples: SampleSet) -> MemoryPass:
+        """The samples of one cell as they are."""
+        about = (task, samples, self.protocol, self.normalisation, self.settings)
+        return MemoryPass(self.network, self.suites, (CLEAN,), self.cell_suites[:1], *about)
 
     def _side_by_side(self, found: list[Tallied]) -> Tallied:
         """The cells as conditions of the same samples: those that every cell has."""
@@ -296,16 +306,31 @@ def worst_cell(attack: Attack) -> Condition:
     return Condition(f"{attack.name} (worst)")
 
 
-def _finished(stored: StoredWork | None, work: NetworkWork, cells: tuple[Condition, ...]) -> Iterator[tuple[int, Tallied]]:
+def counter(report: PassReport | None, what: str, total: int) -> Callable[[int], None]:
+    """A function that counts steps, reports them, and raises where the run was interrupted."""
+    count = 0
+
+    def step(steps: int) -> None:
+        nonlocal count
+        check_interrupted()
+        count += steps
+        if report is not None:
+            report(what, count, max(total, count))
+
+    return step
+
+
+def _finished(stored: StoredWork | None, processes: Processes, cells: tuple[Condition, ...]) -> Iterator[tuple[int, Tallied]]:
     """(number, tallies) of the batches of this process that an earlier run has finished."""
-    for number in filter(work.is_mine, stored.numbers("batch") if stored else ()):
-        assert stored is not None
+    for number in stored.numbers("batch") if stored else ():
+        if stored is None or number % processes.world != processes.rank:
+            continue
         tallied = stored.load(f"batch-{number:06}", lambda part: Tallied.from_part(part, cells))
         if tallied is not None:
             yield number, tallied
 
 
-def _gathered(work: NetworkWork, mine: dict[int, Tallied], cells: tuple[Condition, ...]) -> Tallied:
+def _gathered(processes: Processes, mine: dict[int, Tallied], cells: tuple[Condition, ...]) -> Tallied:
     """The batches of all processes, in their order."""
-    batches = {number: tallied for part in work.processes.gather(mine) for number, tallied in part.items()}
+    batches = {number: tallied for part in processes.gather(mine) for number, tallied in part.items()}
     return Tallied.join([batches[number] for number in sorted(batches)], cells)

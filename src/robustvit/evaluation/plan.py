@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from torch import nn
 
 from robustvit.data.samples import UnreadablePictureError
@@ -12,8 +9,6 @@ from robustvit.evaluation.passes import FilesPass, MemoryPass, Pass
 from robustvit.evaluation.settings import Settings
 from robustvit.evaluation.suites.in_memory import plan_together
 from robustvit.evaluation.suites.registry import check_suites
-from robustvit.evaluation.suites.suite import Request
-from robustvit.tasks.base import Task
 
 __all__ = ["plan"]
 
@@ -21,27 +16,23 @@ TRIED = 8
 """Samples to look at before the work starts, until one fits."""
 
 
-def plan(network: nn.Module, data: Any, task: Task, suites: Sequence[str], settings: Settings) -> list[Pass]:
+def plan(network: nn.Module, settings: Settings) -> list[Pass]:
     """The passes of one network.
 
     Args:
         network: to be measured.
-        data: as the user gave it.
-        task: not yet bound to network and data.
-        suites: their names.
-        settings: of the run.
+        settings: what to measure.
 
     Raises:
         ValueError: an unknown suite, or one of another task; files that are missing (LayoutError); classes that do not match
             (ClassMismatchError); images that the network cannot take.
     """
-    asked = check_suites(suites, settings.severities)
+    task, asked = settings.task, check_suites(settings.suites, settings.severities)
     if foreign := [suite for suite in asked if suite.tasks and task.name not in suite.tasks]:
         raise ValueError(f"the suite {foreign[0].name} is for {' and '.join(foreign[0].tasks)}, not for {task.name}")
-    request = Request(network, data, task, settings)
     together = [suite for suite in asked if suite.is_made_in_memory]
-    passes = [plan_together(request, together)] if together or settings.attacks else []
-    passes += [suite.plan(request) for suite in asked if not suite.is_made_in_memory]
+    passes = [plan_together(network, settings, together)] if together or settings.attacks else []
+    passes += [suite.plan(network, settings) for suite in asked if not suite.is_made_in_memory]
     for planned in passes:
         if isinstance(planned, MemoryPass | FilesPass):
             _try_samples(planned)

@@ -52,8 +52,8 @@ class CellResult:
         severity: 1 to 5; 0 where there is none.
         images: samples that were measured.
         values: key of a measure -> number, the primary one first; of a classifier accuracy with its interval,
-        calibration_error, no_answer, and under
-            an attack largest_change, change_norm and changed_pixels; of a sequence type flip_probability and top5_distance.
+            calibration_error, no_answer, and under an attack largest_change, change_norm and changed_pixels; of a sequence
+            type flip_probability and top5_distance.
     """
 
     suite: str
@@ -68,9 +68,12 @@ class CellResult:
 
     def __getattr__(self, key: str) -> float | None:
         """The value of any measure by its key: `cell.calibration_error`; None where it was not measured."""
-        if key.startswith("__") or not is_measure(key):
-            raise AttributeError(f"a cell has no measure {key!r}; this one has {', '.join(self.values)}")
-        return self.number(key)
+        values = self.__dict__.get("values", {})  # which is not there yet while a copy is made
+        if key in values:
+            return values[key].value
+        if key.startswith("_") or not is_measure(key) or measure_of(key).family != "cell":
+            raise AttributeError(f"a cell has no measure {key!r}; this one has {', '.join(values)}")
+        return None
 
     @property
     def main(self) -> Value | None:
@@ -217,13 +220,18 @@ class ModelResults:
         Args:
             condition: "clean", a corruption, "patches" or an attack.
             severity: 1 to 5; 0 where there is none.
-            suite: that measured it; by default the first one. ImageNet-A and -R are found by their name only.
+            suite: that measured it; by default the first one. Suites of other datasets, as ImageNet-A, are found by their
+                name only.
 
         Raises:
             KeyError: that cell was not measured.
         """
+        kinds: dict[str, set[str]] = {}
         for cell in self.cells:
-            of_suite = cell.suite == suite if suite else cell.suite not in ("imagenet-a", "imagenet-r")
+            kinds.setdefault(cell.suite, set()).add(cell.condition)
+        other = {name for name, conditions in kinds.items() if conditions == {"clean"}} - {"clean"}  # datasets of their own
+        for cell in self.cells:
+            of_suite = cell.suite == suite if suite else cell.suite not in other
             if of_suite and (cell.condition, cell.severity) == (condition, severity) and cell.accuracy is not None:
                 return cell.accuracy.value
         raise KeyError(f"{condition} at severity {severity} was not measured")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,78 +12,94 @@ from robustvit.corruptions.conditions import CLEAN, Condition
 from robustvit.evaluation.attack_examples import make_attack_examples
 from robustvit.evaluation.attacking import ATTACK_SUITE
 from robustvit.evaluation.examples import make_examples
-from robustvit.evaluation.passes import FilesPass, MemoryPass, Pass, worst_cell
+from robustvit.evaluation.passes import MemoryPass, Pass, PassReport, worst_cell
 from robustvit.evaluation.results import CellResult, Measurement, ModelResults
-from robustvit.evaluation.statistics import Statistics, has_bootstraps, measured_values
+from robustvit.evaluation.statistics import cell_intervals, has_bootstraps, measured_values
 from robustvit.evaluation.tallied import CHANGES, Tallied
 from robustvit.evaluation.value import Value
-from robustvit.evaluation.work import NetworkWork
+from robustvit.metrics.bootstrap import Statistic
 from robustvit.metrics.mean_accuracy import mean_accuracy_of
 from robustvit.runtime.evaluation_mode import evaluation_mode
+from robustvit.runtime.processes import Processes
+from robustvit.runtime.stored_work import StoredWork
 from robustvit.tasks.base import Task
 from robustvit.tasks.class_predictions import Predictions
 from robustvit.tasks.notes import Note, few_pictures_note, left_out_note
 from robustvit.tasks.tallies import Tallies
 
-__all__ = ["Scored", "run_network"]
-
-
-@dataclass(frozen=True)
-class Scored:
-    """What the numbers of a measurement are made of, for comparing networks."""
-
-    task: Task
-    tallied: Tallied
-    statistics: Statistics
+__all__ = ["run_network", "statistics_of"]
 
 
 def run_network(
-    work: NetworkWork, passes: Sequence[Pass], *, with_predictions: bool
-) -> tuple[ModelResults, list[Scored], list[Predictions]]:
+    name: str,
+    passes: Sequence[Pass],
+    processes: Processes,
+    stored: StoredWork | None = None,
+    report: PassReport | None = None,
+    *,
+    with_predictions: bool = False,
+) -> tuple[ModelResults, list[Tallied], list[Predictions]]:
     """All passes of one network, which is left in the mode it was in.
 
     Args:
-        work: the network and its surroundings.
+        name: of the network.
         passes: of `plan`.
+        processes: that share the work.
+        stored: for what is done so far; None for nowhere.
+        report: callback for progress.
         with_predictions: keep the answers to all samples.
 
     Returns:
-        Its results, what they are made of, and its predictions.
+        Its results, what the numbers of each pass are made of, and its predictions.
     """
-    start = time.perf_counter()
-    measurements: list[Measurement] = []
-    cells: list[CellResult] = []
-    scored: list[Scored] = []
-    predictions: list[Predictions] = []
+    start, network = time.perf_counter(), passes[0].network
     tallies: list[Tallied] = []
-    with evaluation_mode(work.network, gradients=True):
+    scored: list[Tallied] = []
+    measurements: list[Measurement] = []
+    with evaluation_mode(network, gradients=True):
         for number, planned in enumerate(passes):
-            tallied = planned.run(work, f"job-{number}")
+            tallied = planned.run(processes, stored.below(f"job-{number}") if stored else None, report)
             _require_samples(planned, tallied)
             tallies.append(tallied)
             clean = next((t.only(CLEAN) for p, t in zip(passes, tallies, strict=False) if _is_plain(p)), None)
-            made = _scored(planned, tallied, clean if isinstance(planned, FilesPass) else None)
-            scored.append(made)
-            measurements.append(_measurement(work, planned, tallied, made))
-            cells += cells_of(planned, tallied)
-            if with_predictions and planned.task.name != "flips":
-                about = (work.name, planned.cell_suites, planned.cells, tallied.ids, tallied.rows)
-                predictions.append(planned.task.predictions(*about))
-        shown = _examples(work, passes, tallies)
+            scored.append(_scored(planned, tallied, clean))
+            measurements.append(_measurement(planned, tallied, scored[-1]))
+        shown = _examples(passes, tallies)
+    pairs = list(zip(passes, tallies, strict=True))
     results = ModelResults(
-        name=work.name,
-        parameters=sum(p.numel() for p in work.network.parameters()),
+        name=name,
+        parameters=sum(p.numel() for p in network.parameters()),
         protocol=measurements[0].protocol,
         summary=_merged(measurements),
-        cells=tuple(cells),
+        cells=tuple(cell for planned, tallied in pairs for cell in cells_of(planned, tallied)),
         skipped=tuple(dict.fromkeys(entry for tallied in tallies for entry in tallied.skipped)),
         seconds=time.perf_counter() - start,
         measurements=tuple(measurements),
-        is_untrained=getattr(work.network, "is_untrained", None),
-        primary=passes[0].task.primary.key,
+        is_untrained=getattr(network, "is_untrained", None),
+        primary=passes[0].settings.task.primary.key,
         **shown,
     )
-    return results, scored, predictions
+    tables = [_predictions(name, *pair) for pair in pairs] if with_predictions else []
+    return results, scored, [table for table in tables if table is not None]
+
+
+def statistics_of(planned: Pass, tallied: Tallied) -> dict[str, Statistic]:
+    """The numbers of the summary of a pass, of its suites and its attacks."""
+    found: dict[str, Statistic] = {}
+    for suite in planned.suites:
+        found |= suite.statistics(planned.task, tallied)
+    for attack in planned.attacks:
+        found[f"{attack.key}_accuracy"] = mean_accuracy_of(tallied.cells, attack.rows)
+        if worst_cell(attack) in tallied.cells:
+            found[f"{attack.key}_worst"] = mean_accuracy_of(tallied.cells, [worst_cell(attack).name])
+    return found
+
+
+def _predictions(name: str, planned: Pass, tallied: Tallied) -> Predictions | None:
+    """The answers to all samples; None of a pass with a scoring of its own, as that of films."""
+    if planned.task.name != planned.settings.task.name:
+        return None
+    return planned.task.predictions(name, planned.cell_suites, planned.cells, tallied.ids, tallied.rows)
 
 
 def _is_plain(planned: Pass) -> bool:
@@ -92,49 +107,35 @@ def _is_plain(planned: Pass) -> bool:
     return isinstance(planned, MemoryPass)
 
 
-def _scored(planned: Pass, tallied: Tallied, clean: Tallied | None) -> Scored:
-    """The statistics of a pass; those of corrupted files together with the clean images of the same names."""
+def _scored(planned: Pass, tallied: Tallied, clean: Tallied | None) -> Tallied:
+    """What the numbers are made of: corrupted files together with the clean images of the same names, if there are any."""
     whole = planned.scored(tallied)
-    if clean is not None and CLEAN not in tallied.cells and set(tallied.ids) <= set(clean.ids):
-        same = clean.of(tallied.ids)
-        if planned.task.has_same_targets(same.rows[0], tallied.rows[0]):
-            whole = same.beside(whole)
-    statistics = Statistics()
-    for suite in planned.suites:
-        statistics |= suite.statistics(planned.task, whole)
-    return Scored(planned.task, whole, statistics | _attack_statistics(planned, whole))
+    if _is_plain(planned) or clean is None or CLEAN in tallied.cells or not set(tallied.ids) <= set(clean.ids):
+        return whole
+    same = clean.of(tallied.ids)
+    is_same = planned.task.has_same_targets(same.rows[0], tallied.rows[0])
+    return same.beside(whole) if is_same else whole
 
 
-def _attack_statistics(planned: Pass, tallied: Tallied) -> Statistics:
-    summary: dict[str, Any] = {}
-    for attack in planned.attacks:
-        summary[f"{attack.key}_accuracy"] = mean_accuracy_of(tallied.cells, attack.rows)
-        if worst_cell(attack) in tallied.cells:
-            summary[f"{attack.key}_worst"] = mean_accuracy_of(tallied.cells, [worst_cell(attack).name])
-    return Statistics(summary)
-
-
-def _measurement(work: NetworkWork, planned: Pass, tallied: Tallied, made: Scored) -> Measurement:
-    values = measured_values(planned.task, made.tallied, made.statistics, planned.settings.seed)
-    summary = values["summary"]
-    for suite in planned.suites:
-        summary |= {key: Value(value) for key, value in suite.extras(planned.task, made.tallied).items()}
-    summary |= _spreads(planned, tallied)
+def _measurement(planned: Pass, tallied: Tallied, scored: Tallied) -> Measurement:
+    task, statistics = planned.task, statistics_of(planned, scored)
+    summary, groups, corruptions = measured_values(task, scored, statistics, planned.settings.seed)
     errors: dict[str, float] = {}
     for suite in planned.suites:
-        errors |= suite.corruption_errors(planned.task, made.tallied)
+        summary |= {key: Value(value) for key, value in suite.extras(task, scored).items()}
+        errors |= suite.corruption_errors(task, scored)
     return Measurement(
         suites=planned.suite_names,
         data=planned.describe_data(),
         protocol=planned.describe_protocol(),
         corruption=planned.describe_corruption(),
-        summary=summary,
+        summary={**summary, **_spreads(planned, tallied)},
         corruption_errors=errors,
-        group_accuracies=values["groups"],
-        corruption_accuracies=values["corruptions"],
+        group_accuracies=groups,
+        corruption_accuracies=corruptions,
         attacks={attack.name: attack.describe() for attack in planned.attacks},
-        notes=tuple(_notes(work, planned, tallied, made)),
-        class_accuracies=planned.task.per_class(planned.cells, tallied.rows),
+        notes=tuple(_notes(planned, tallied, has_bootstraps(scored, statistics))),
+        class_accuracies=task.per_class(planned.cells, tallied.rows),
     )
 
 
@@ -151,20 +152,20 @@ def _primary(task: Task, tallies: Tallies) -> float:
     return float(task.score(tallies, np.ones((1, len(tallies))))[task.primary.key][0])
 
 
-def _notes(work: NetworkWork, planned: Pass, tallied: Tallied, made: Scored) -> list[Note]:
-    few = few_pictures_note(len(tallied.ids)) if has_bootstraps(made.statistics) else None
-    notes = [note for note in (few, left_out_note(planned.cells, planned.left_out)) if note is not None]
+def _notes(planned: Pass, tallied: Tallied, is_bootstrapped: bool) -> list[Note]:
+    notes = []
     if _is_plain(planned) and CLEAN in planned.cells:
-        is_untrained = bool(getattr(work.network, "is_untrained", False))
+        is_untrained = bool(getattr(planned.network, "is_untrained", False))
         notes += planned.task.notes(planned.samples, tallied.row(CLEAN), is_untrained=is_untrained)
-    return notes
+    few = few_pictures_note(len(tallied.ids), has_exact=planned.task.is_share) if is_bootstrapped else None
+    return [*notes, *(note for note in (few, left_out_note(planned.cells, planned.left_out)) if note is not None)]
 
 
 def cells_of(planned: Pass, tallied: Tallied) -> list[CellResult]:
     """One result per cell, with all numbers of the task."""
-    cells = []
+    cells, drawn = [], cell_intervals(planned.task, tallied, planned.settings.seed)
     for i, (suite, condition, row) in enumerate(zip(planned.cell_suites, planned.cells, tallied.rows, strict=True)):
-        values = _cell_values(planned.task, row)
+        values = {**_cell_values(planned.task, row), planned.task.primary.key: Value.of(drawn[i])}
         if suite == ATTACK_SUITE:
             means = tallied.changes[i].mean(0).tolist()
             values |= {name: Value(mean) for name, mean in zip(CHANGES, means, strict=True)}
@@ -173,12 +174,10 @@ def cells_of(planned: Pass, tallied: Tallied) -> list[CellResult]:
 
 
 def _cell_values(task: Task, row: Tallies) -> dict[str, Value]:
-    values = {}
-    scores = task.score(row, np.ones((1, len(row))))
-    for key, score in sorted(scores.items(), key=lambda pair: pair[0] != task.primary.key):  # the primary measure first
-        exact = task.interval(key, row)
-        values[key] = Value.of(exact) if exact is not None else Value(float(score[0]))
-    return {**values, **{key: Value(value) for key, value in task.extras(row).items()}}
+    """All numbers of a cell, the primary measure first."""
+    scores = {key: float(score[0]) for key, score in task.score(row, np.ones((1, len(row)))).items()}
+    first = {task.primary.key: scores[task.primary.key]}
+    return {key: Value(value) for key, value in {**first, **scores, **task.extras(row)}.items()}
 
 
 def _require_samples(planned: Pass, tallied: Tallied) -> None:
@@ -197,14 +196,14 @@ def _merged(measurements: Sequence[Measurement]) -> dict[str, Value]:
     return summary
 
 
-def _examples(work: NetworkWork, passes: Sequence[Pass], tallies: Sequence[Tallied]) -> dict[str, Any]:
+def _examples(passes: Sequence[Pass], tallies: Sequence[Tallied]) -> dict[str, Any]:
     """Images for the report, of the first pass that has the samples as they are."""
     for planned, tallied in zip(passes, tallies, strict=True):
         if isinstance(planned, MemoryPass) and planned.settings.examples:
             is_attacked_only = bool(planned.attacks) and len(planned.conditions) == 1
             count = planned.settings.examples
             return {
-                "examples": () if is_attacked_only else make_examples(work.network, planned, count),
-                "attack_examples": make_attack_examples(work, planned, tallied, count) if planned.attacks else (),
+                "examples": () if is_attacked_only else make_examples(planned, count),
+                "attack_examples": make_attack_examples(planned, tallied, count) if planned.attacks else (),
             }
     return {}

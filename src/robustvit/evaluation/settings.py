@@ -1,9 +1,9 @@
-"""What the numbers of an evaluation depend on besides networks and images."""
+"""What a user asks of an evaluation, besides the networks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -14,6 +14,7 @@ from robustvit.corruptions.frost_textures import frost_textures
 from robustvit.corruptions.parameters import SEVERITIES
 from robustvit.corruptions.registry import ChannelOrder
 from robustvit.evaluation.attacking import as_attacks
+from robustvit.tasks.base import Task
 from robustvit.tasks.class_matching import read_class_map
 
 __all__ = ["Options", "Settings"]
@@ -62,8 +63,17 @@ class Options(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Settings:
-    """The checked `Options` of a run, by the same names."""
+    """What to measure, and the checked `Options` of a run by the same names.
 
+    Attributes:
+        data: as the user gave it.
+        task: not yet bound to network and samples.
+        suites: their names.
+    """
+
+    data: Any = field(repr=False)
+    task: Task = field(repr=False)
+    suites: tuple[str, ...]
     severities: tuple[int, ...] = SEVERITIES
     attacks: tuple[Attack, ...] = ()
     class_map: Mapping[str, int] | None = None
@@ -76,8 +86,13 @@ class Settings:
     jpeg: bool = True
     channel_order: ChannelOrder = "rgb"
     frost_folder: Path | None = None
-    examples: int = 6
-    predictions: bool = False
+    examples: int = field(default=6, repr=False)
+    predictions: bool = field(default=False, repr=False)
+
+    @property
+    def is_path(self) -> bool:
+        """Whether the data is a place on disk, or a name."""
+        return isinstance(self.data, str | Path)
 
     def __post_init__(self) -> None:
         for what, number in (("limit", self.limit), ("batch_size", self.batch_size)):
@@ -90,14 +105,14 @@ class Settings:
             frost_textures(self.frost_folder)  # says at once what is wrong with it
 
     @staticmethod
-    def of(**options: Any) -> Settings:
+    def of(data: Any, task: Task, suites: str | Sequence[str], **options: Any) -> Settings:
         """From what a user gives.
 
         Raises:
             TypeError: there is no such option.
             ValueError: a value is not possible.
         """
-        known = {field.name for field in fields(Settings)} - {"severities"} | {"severity"}
+        known = Options.__annotations__.keys()
         if wrong := [name for name in options if name not in known]:
             raise TypeError(f"evaluate has no option {wrong[0]!r}; it has {', '.join(sorted(known))}")
         given = dict(options)
@@ -109,4 +124,4 @@ class Settings:
             given["class_map"] = read_class_map(given["class_map"])
         if given.get("frost_folder"):
             given["frost_folder"] = Path(given["frost_folder"])
-        return Settings(**given)
+        return Settings(data, task, (suites,) if isinstance(suites, str) else tuple(dict.fromkeys(suites)), **given)

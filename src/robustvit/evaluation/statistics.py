@@ -7,7 +7,6 @@ networks: intervals come from a bootstrap through `Task.score`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -25,42 +24,13 @@ from robustvit.metrics.retention import retention_of
 from robustvit.metrics.wilson import wilson_interval
 from robustvit.tasks.base import Task
 
-__all__ = ["Statistics", "corruption_statistics", "has_all", "has_bootstraps", "measured_differences", "measured_values"]
+__all__ = ["cell_intervals", "corruption_statistics", "has_all", "has_bootstraps", "measured_differences", "measured_values"]
 
 
-@dataclass(frozen=True)
-class Statistics:
-    """Numbers as functions of the primary measure in the cells [..., cells] -> [...].
-
-    Attributes:
-        summary: by the key of the measure.
-        groups: "noise", "blur", ... -> mean over its corruptions.
-        corruptions: corruption -> mean over its severities.
-    """
-
-    summary: Mapping[str, Statistic] = field(default_factory=dict)
-    groups: Mapping[str, Statistic] = field(default_factory=dict)
-    corruptions: Mapping[str, Statistic] = field(default_factory=dict)
-
-    def __or__(self, other: Statistics) -> Statistics:
-        return Statistics(
-            {**self.summary, **other.summary}, {**self.groups, **other.groups}, {**self.corruptions, **other.corruptions}
-        )
-
-    def common(self, other: Statistics) -> Statistics:
-        """Those of the summary and the groups that both have."""
-        summary = {name: number for name, number in self.summary.items() if name in other.summary}
-        return Statistics(summary, {name: number for name, number in self.groups.items() if name in other.groups})
-
-    def joined(self) -> dict[str, Statistic]:
-        """All of them, by KIND:NAME."""
-        return {f"{kind}:{name}": number for kind, part in vars(self).items() for name, number in part.items()}
-
-
-def corruption_statistics(task: Task, tallied: Tallied) -> Statistics:
-    """What can be said about clean samples and corruptions: means, groups, retention."""
+def corruption_statistics(task: Task, tallied: Tallied) -> dict[str, Statistic]:
+    """What can be said about clean samples and corruptions: means, and retention."""
     cells, keys = tallied.cells, task.summary
-    names = list(dict.fromkeys(condition.name for condition in cells if condition.severity))
+    names = _corruptions(cells)
     summary: dict[str, Statistic] = {}
     if CLEAN in cells:
         summary[keys.clean.key] = clean_accuracy_of(cells)
@@ -71,14 +41,24 @@ def corruption_statistics(task: Task, tallied: Tallied) -> Statistics:
             summary[measure.key] = mean_accuracy_of(cells, corruption_set)
     if names and CLEAN in cells and _score(task, tallied.only(CLEAN))[0] > 0:  # of nothing, no share can be kept
         summary[RETENTION.key] = retention_of(cells, "common15" if has_all(cells, "common15") else names)
+    return summary
+
+
+def _corruptions(cells: Sequence[Condition]) -> list[str]:
+    return list(dict.fromkeys(condition.name for condition in cells if condition.severity))
+
+
+def _by_corruption(cells: Sequence[Condition]) -> dict[str, Statistic]:
+    """Corruption -> mean over its severities."""
+    return {name: mean_accuracy_of(cells, [name]) for name in _corruptions(cells)}
+
+
+def _by_group(cells: Sequence[Condition]) -> dict[str, Statistic]:
+    """ "noise", "blur", ... -> mean over its corruptions."""
     groups: dict[str, list[str]] = {}
-    for name in names:
+    for name in _corruptions(cells):
         groups.setdefault(CORRUPTIONS[name].group, []).append(name)
-    return Statistics(
-        summary,
-        {group: mean_accuracy_of(cells, members) for group, members in groups.items()},
-        {name: mean_accuracy_of(cells, [name]) for name in names},
-    )
+    return {group: mean_accuracy_of(cells, members) for group, members in groups.items()}
 
 
 def has_all(cells: Sequence[Condition], corruption_set: str) -> bool:
@@ -86,15 +66,19 @@ def has_all(cells: Sequence[Condition], corruption_set: str) -> bool:
     return {(name, severity) for name in corruption_names(corruption_set) for severity in SEVERITIES} <= set(cells)
 
 
-def has_bootstraps(statistics: Statistics) -> bool:
+def has_bootstraps(tallied: Tallied, summary: Mapping[str, Statistic]) -> bool:
     """Whether the interval of a number comes from draws."""
-    return any(not isinstance(number, CellAccuracy) for number in statistics.joined().values())
+    numbers = [*summary.values(), *_by_group(tallied.cells).values(), *_by_corruption(tallied.cells).values()]
+    return any(not isinstance(number, CellAccuracy) for number in numbers)
 
 
-def measured_values(task: Task, tallied: Tallied, statistics: Statistics, seed: int) -> dict[str, dict[str, Value]]:
-    """Kind ("summary", "groups", "corruptions") -> name -> number with its interval, those of bootstraps from the same "
-    "draws."""
-    joined, n = statistics.joined(), len(tallied.ids)
+def measured_values(
+    task: Task, tallied: Tallied, summary: Mapping[str, Statistic], seed: int
+) -> tuple[dict[str, Value], dict[str, Value], dict[str, Value]]:
+    """The numbers of the summary, by group and by corruption, with intervals, those of bootstraps from the same draws."""
+    n = len(tallied.ids)
+    kinds = (summary, _by_group(tallied.cells), _by_corruption(tallied.cells))
+    joined = _joined(kinds)
     with np.errstate(divide="ignore", invalid="ignore"):  # a draw without a right answer has no retention
         found = bootstrap_intervals(lambda counts: _scores(task, tallied, counts), n, joined, seed=seed)
     for name, number in joined.items():
@@ -103,30 +87,39 @@ def measured_values(task: Task, tallied: Tallied, statistics: Statistics, seed: 
             found[name] = exact or found[name]
         elif isinstance(number, MeanAccuracy) and _is_unknown(found[name]) and task.is_share:
             found[name] = wilson_interval(float(np.clip(found[name].estimate, 0, 1)) * n, n)
-    return _by_kind(found, statistics)
+    return _part(found, kinds, 0), _part(found, kinds, 1), _part(found, kinds, 2)
 
 
 def measured_differences(
-    task: Task, mine: Tallied, other: Tallied, statistics: Statistics, seed: int
-) -> tuple[int, dict[str, dict[str, Value]]]:
-    """(samples that both networks saw, kind -> name -> difference); paired, with intervals."""
+    task: Task, mine: Tallied, other: Tallied, summary: Mapping[str, Statistic], seed: int
+) -> tuple[int, dict[str, Value], dict[str, Value]]:
+    """(samples that both networks saw, differences of the summary, by group); paired, with intervals."""
     known = set(other.ids)
     ids = [name for name in mine.ids if name in known]
     if not ids or mine.cells != other.cells:
-        return 0, {}
+        return 0, {}, {}
     ours, theirs, C = mine.of(ids), other.of(ids), len(mine.cells)
 
     def scores(counts: np.ndarray) -> np.ndarray:
         return np.concatenate([_scores(task, ours, counts), _scores(task, theirs, counts)], axis=-1)
 
-    joined = statistics.joined()
+    kinds = (summary, _by_group(mine.cells))
+    joined = _joined(kinds)
     paired = {name: _difference(number, C) for name, number in joined.items()}
     with np.errstate(divide="ignore", invalid="ignore"):
         found = bootstrap_intervals(scores, len(ids), paired, seed=seed)
     for name, number in joined.items():
         if isinstance(number, CellAccuracy | MeanAccuracy) and _is_unknown(found[name]) and task.is_share:
             found[name] = _constant_difference(found[name], len(ids))
-    return len(ids), _by_kind(found, statistics)
+    return len(ids), _part(found, kinds, 0), _part(found, kinds, 1)
+
+
+def cell_intervals(task: Task, tallied: Tallied, seed: int) -> list[Interval]:
+    """The primary measure in every cell: with the task's own intervals, or those of a bootstrap."""
+    exact = [task.interval(task.primary.key, row) for row in tallied.rows]
+    needed = {str(i): CellAccuracy(i) for i, known in enumerate(exact) if known is None}
+    found = bootstrap_intervals(lambda counts: _scores(task, tallied, counts), len(tallied.ids), needed, seed=seed)
+    return [known or found[str(i)] for i, known in enumerate(exact)]
 
 
 def _scores(task: Task, tallied: Tallied, counts: np.ndarray) -> np.ndarray:
@@ -144,9 +137,12 @@ def _difference(number: Statistic, C: int) -> Statistic:
     return lambda scores: number(scores[..., :C]) - number(scores[..., C:])
 
 
-def _by_kind(found: Mapping[str, Interval], statistics: Statistics) -> dict[str, dict[str, Value]]:
-    kinds = vars(statistics)
-    return {kind: {name: Value.of(found[f"{kind}:{name}"]) for name in part} for kind, part in kinds.items()}
+def _joined(kinds: Sequence[Mapping[str, Statistic]]) -> dict[str, Statistic]:
+    return {f"{place}:{name}": number for place, kind in enumerate(kinds) for name, number in kind.items()}
+
+
+def _part(found: Mapping[str, Interval], kinds: Sequence[Mapping[str, Statistic]], place: int) -> dict[str, Value]:
+    return {name: Value.of(found[f"{place}:{name}"]) for name in kinds[place]}
 
 
 def _is_unknown(interval: Interval) -> bool:

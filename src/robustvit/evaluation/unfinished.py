@@ -6,11 +6,9 @@ import json
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
-
-from torch import nn
 
 from robustvit.corruptions.frost_textures import frost_textures
 from robustvit.evaluation.network_outputs import outputs_part
@@ -55,25 +53,28 @@ class ForeignFileError(ValueError):
     """The output folder has something that is not of this version of robustvit, where a result or its work would go."""
 
 
-def fingerprint_of(
-    models: Mapping[str, nn.Module], passes: Mapping[str, Sequence[Pass]], suites: Sequence[str], settings: Settings
-) -> str:
-    """Changes when anything changes that a result depends on: version, networks, samples, settings."""
+def fingerprint_of(passes: Mapping[str, Sequence[Pass]], settings: Settings) -> str:
+    """Changes when anything changes that a result depends on: version, networks, samples, settings.
+
+    Args:
+        passes: of each network, by its name.
+        settings: of the run.
+    """
     known: dict[object, bytes] = {}
     networks, samples, how = Digest(known), Digest(known), Digest(known)
-    how.add(tuple(suites), replace(settings, predictions=False, examples=0))  # which change nothing but what is kept
+    how.add(settings)  # but for data and task, which the passes add, and for what is only kept
     how.add([(attack.name, attack.describe()) for attack in settings.attacks])  # with their weights
     if settings.frost_folder is not None:
         files = [texture.path for texture in frost_textures(settings.frost_folder) if texture.path is not None]
         how.add_files(Path(), [str(file) for file in files])
-    for name, network in models.items():
+    for name, own in passes.items():
         networks.add(name)
-        networks.add_network(network)
-        for planned in passes[name]:
+        networks.add_network(own[0].network)
+        for planned in own:
             networks.add(astuple(planned.normalisation))
             how.add(planned.protocol, planned.cells, planned.task.facts())
             planned.digest(samples)
-    asked = [(passes[name][0].task, network, passes[name][0].protocol.size) for name, network in models.items()]
+    asked = [(own[0].task, own[0].network, own[0].protocol.size) for own in passes.values()]
     parts: dict[str, Digest | str] = {"networks": networks, "network outputs": outputs_part(asked)}
     return fingerprint({**VERSION, **parts, "images": samples, "settings": how})
 
@@ -141,7 +142,7 @@ def check_owner(output: Path, file: str, title: str, then: str, now: str) -> Non
     """
     if not is_same(then, now):
         raise FinishedRunError(
-            f"{output} has the result of another run: {title}. This run has other {changed_parts(then, now)}. Give another "
+            f"{output} has the result of another run: {title}. This run has {changed_parts(then, now)}. Give another "
             f"folder (--output), or delete {output / file} if that result is not needed"
         )
 
@@ -168,7 +169,7 @@ def begin_work(output: Path, fingerprint: str, title: str, resume: bool, process
         then, about = owner
         if not is_same(then, fingerprint):
             raise UnfinishedRunError(
-                f"{output} has an unfinished run of other {changed_parts(then, fingerprint)}: {about}. Give another folder "
+                f"{output} has an unfinished run of {changed_parts(then, fingerprint)}: {about}. Give another folder "
                 f"(--output), or delete {folder}"
             )
         if not resume:

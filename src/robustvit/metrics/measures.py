@@ -78,6 +78,7 @@ class Measure:
         family: what it says something about; pages group and order numbers by it.
         ranks: whether networks are ranked by it, where it is the first of its family that was measured.
         claim: the headline about a network, where {} stands for the value: "recognises {} of the images".
+        refines: key of the measure that this one is a special case of; where both have the same value, only this one is shown.
         under: of an accuracy under an attack, what the images are under: "PGD".
         order: within its family, the smallest first; equal ones by registration.
     """
@@ -91,6 +92,7 @@ class Measure:
     family: Family = "cell"
     ranks: bool = False
     claim: str = ""
+    refines: str = ""
     under: str = ""
     order: int = 0
 
@@ -216,6 +218,7 @@ MEAN_ACCURACY_15 = register(
         short="mean accuracy, 15 corruptions",
         family="corruption",
         ranks=True,
+        refines="mean_accuracy",
     )
 )
 MEAN_ACCURACY_19 = register(
@@ -226,6 +229,7 @@ MEAN_ACCURACY_19 = register(
         short="mean accuracy, 19 corruptions",
         family="corruption",
         ranks=True,
+        refines="mean_accuracy",
     )
 )
 MEAN_ACCURACY = register(

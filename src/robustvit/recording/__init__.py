@@ -1,5 +1,21 @@
 """The tape: attention and features of any network, read from outside."""
 
-from robustvit.recording.tape import NothingRecordedError, Tape, record
+from robustvit.recording.tape import (
+    AttentionRows,
+    NothingRecordedError,
+    Tape,
+    attention_blocks,
+    has_attention,
+    has_attention_rows,
+    record,
+)
 
-__all__ = ["NothingRecordedError", "Tape", "record"]
+__all__ = [
+    "AttentionRows",
+    "NothingRecordedError",
+    "Tape",
+    "attention_blocks",
+    "has_attention",
+    "has_attention_rows",
+    "record",
+]

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["NETWORK", "Reference", "fill_weights", "load_reference", "reference_images"]
+__all__ = ["NETWORK", "Reference", "fill_weights", "load_reference"]
 
 NETWORK = "fan_tiny_12_p16_224"
 """The published network whose reference values come with the package."""
@@ -90,8 +90,3 @@ def _fill(name: str, shape: tuple[int, ...]) -> np.ndarray:
     else:
         x = 0.1 * x
     return x.astype("float32")
-
-
-def reference_images(size: tuple[int, int] = (224, 224)) -> Tensor:
-    """The reference input [2, 3, H, W]: standard normal, seed 0."""
-    return torch.from_numpy(np.random.RandomState(0).standard_normal(size=(2, 3, *size)).astype("float32"))

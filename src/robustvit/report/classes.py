@@ -44,7 +44,7 @@ def _table(measured: Measurement) -> ClassTable:
     columns = [("clean", first.clean), ("corrupted", first.corrupted)]
     shown = [name for name, value in columns if value is not None]
     labels = [words(name).capitalize() if name == "patches" else attack_label(name) for name in attacks]
-    headings = ("Class", "Pictures", *(name.capitalize() for name in shown), *labels, "Most often mistaken for")
+    headings = ("Class", "Images", *(name.capitalize() for name in shown), *labels, "Most often mistaken for")
 
     def row(one: ClassAccuracy) -> tuple[str, ...]:
         shares = [getattr(one, name) for name in shown] + [(one.attacked or {}).get(name) for name in attacks]

@@ -85,8 +85,8 @@ class Overview:
 def summary_names(models: Sequence[ModelResults]) -> list[str]:
     """All numbers of the summaries, in the order of the page."""
     found = dict.fromkeys(name for model in models for name in model.summary)
-    for exact in [name for name in found if base_key(name).endswith(("_15", "_19"))]:
-        vague = exact.replace("_15", "").replace("_19", "")
+    for exact in [name for name in found if measure_of(name).refines]:
+        vague = exact.replace(base_key(exact), measure_of(exact).refines)
         if all(exact in m.summary and m.summary[exact] == m.summary.get(vague) for m in models):
             found.pop(vague, None)  # the same number under its more exact name
     return in_display_order(found)

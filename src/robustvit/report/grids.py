@@ -48,8 +48,10 @@ class Grid:
     @cached_property
     def groups(self) -> dict[str, tuple[str, ...]]:
         """Group -> its corruptions, without empty groups."""
-        rows = {group: tuple(name for name in self.corruptions if group_of(name) == group) for group in GROUPS}
-        return {group: names for group, names in rows.items() if names}
+        found: dict[str, list[str]] = {group: [] for group in GROUPS}
+        for name in self.corruptions:
+            found.setdefault(group_of(name), []).append(name)
+        return {group: tuple(names) for group, names in found.items() if names}
 
     def score(self, corruption: str, severity: int) -> float | None:
         """The primary measure in a cell."""

@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from robustvit.evaluation.results import CellResult, ModelResults, Results
-from robustvit.metrics.measures import MEAN_CORRUPTION_ERROR, measure_of
+from robustvit.metrics.measures import ACCURACY, MEAN_CORRUPTION_ERROR, measure_of
 from robustvit.report import charts, comparison, differences, figures, numbers
 from robustvit.report.attacks import AttackSection, attack_section
 from robustvit.report.classes import ClassTable, class_tables
@@ -23,13 +23,6 @@ from robustvit.runtime.files import write_whole
 
 __all__ = ["Chapter", "page_environment", "render_page", "write_page"]
 
-REMARK_TITLES = {
-    "class-mismatch": "Classes do not seem to match",
-    "untrained": "Untrained",
-    "few-pictures": "Few images",
-    "left-out": "Not everything was measured",
-}
-"""Kind of a note -> what stands before it."""
 MOST_SKIPPED = 500
 """More skipped images than this are counted, not named."""
 
@@ -43,7 +36,7 @@ class Chapter:
         paragraphs: plain text.
         picture: a PNG below them, if any.
         dark_picture: the same for dark pages.
-        caption: what the image shows, for who cannot see it.
+        caption: what the image shows, for readers who cannot see it.
     """
 
     title: str
@@ -143,8 +136,7 @@ def _contents(results: Results) -> dict[str, Any]:
         "attacked_only": bool(attacked) and not any(grids_of(model) for model in results.models),
         "results": results,
         "headline": headline(results),
-        "remarks": sorted(results.remarks(), key=lambda pair: list(REMARK_TITLES).index(pair[1].kind)),
-        "remark_titles": REMARK_TITLES,
+        "remarks": results.remarks(),
         "untrained": [model.name for model in results.models if model.is_untrained],
         "several": several,
         "key": charts.key,
@@ -217,7 +209,8 @@ def _definitions(results: Results) -> list[tuple[str, str]]:
     known = [(measure_of(name).label, results.definitions.get(name.partition(" (")[0], "")) for name in dict.fromkeys(names)]
     if any(m.group_accuracies for model in results.models for m in model.measurements):
         known.append(("Mean of a group", results.definitions.get("group_accuracies", "")))
-    if MEAN_CORRUPTION_ERROR.key not in names and any(grids_of(model) for model in results.models):
+    has_grids = any(grids_of(model) for model in results.models)
+    if has_grids and results.primary == ACCURACY.key and MEAN_CORRUPTION_ERROR.key not in names:
         known.append((MEAN_CORRUPTION_ERROR.label, NO_CORRUPTION_ERROR))
     if any(m.attacks for model in results.models for m in model.measurements):
         known.append(("Mean perturbation", results.definitions.get("mean_perturbation", "")))

@@ -47,11 +47,14 @@ def parts_of(text: str) -> dict[str, str]:
 
 
 def changed_parts(then: str, now: str) -> str:
-    """Which parts of two fingerprints differ, in words; of one that cannot be understood, all."""
+    """Which parts of two fingerprints differ: "other networks and settings"; of one that cannot be understood, all."""
     before, after = parts_of(then), parts_of(now)
+    own = next(iter(VERSION))
+    if own in before and before[own] != after.get(own):
+        return f"another {own}"  # with which nothing else can be compared
     changed = [name for name in after if not _is_same_part(before.get(name, ""), after[name])] or ["parts"]
     changed = [name for name in changed if not after.get(name, "").startswith(_NUMBERS)] or changed  # these follow from others
-    return changed[0] if len(changed) == 1 else f"{', '.join(changed[:-1])} and {changed[-1]}"
+    return f"other {changed[0] if len(changed) == 1 else ', '.join(changed[:-1]) + ' and ' + changed[-1]}"
 
 
 def is_same(then: str, now: str) -> bool:

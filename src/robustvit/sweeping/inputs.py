@@ -104,7 +104,7 @@ class _Inputs:
 
     def _size(self, config: TrainConfig) -> tuple[int, int]:
         with torch.device("meta"):  # only to ask what it takes
-            return protocol_of("model", network_of(_fresh(config), 2, config.augment)).size
+            return protocol_of("model", network_of(task_named(config.task), _fresh(config), 2, config.augment)).size
 
     def _training(self, config: TrainConfig, size: tuple[int, int]) -> Digest | str:
         key = ("training", config.data, config.loop.seed if config.data.train_limit else 0, size)
@@ -124,11 +124,11 @@ class _Inputs:
         key = ("measured", measuring.source(config), classes, size)
         if key not in self.digests:
             with torch.device("meta"):
-                network = network_of(_fresh(config), classes, config.augment)
-            settings = Settings(limit=measuring.limit, batch_size=measuring.batch_size)
+                network = network_of(task_named(config.task), _fresh(config), classes, config.augment)
+            how = dict(limit=measuring.limit, batch_size=measuring.batch_size)
+            settings = Settings.of(measuring.source(config), task_named(config.task), measuring.suites, **how)
             digest = Digest(self.known)
-            task = task_named(getattr(config, "task", "classification"))
-            for planned in plan_evaluation(network, measuring.source(config), task, measuring.suites, settings):
+            for planned in plan_evaluation(network, settings):
                 planned.digest(digest)
             self.digests[key] = digest
         return self.digests[key]

@@ -1,4 +1,4 @@
-"""The table of a sweep for readers: a row a combination of values, mean ± standard deviation over the seeds."""
+"""The table of a sweep for readers: one row per combination of values, mean ± standard deviation over the seeds."""
 
 from __future__ import annotations
 

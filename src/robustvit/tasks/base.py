@@ -37,6 +37,7 @@ from robustvit.data.layouts import open_samples
 from robustvit.data.samples import Sample, SampleSet
 from robustvit.metrics.intervals import Interval
 from robustvit.metrics.measures import Measure, register
+from robustvit.models.registry import create_model
 from robustvit.tasks.class_accuracies import ClassAccuracy
 from robustvit.tasks.class_predictions import Predictions
 from robustvit.tasks.nested import map_tensors, tensors_of
@@ -93,19 +94,23 @@ class SummaryMeasures:
     def of(primary: Measure) -> SummaryMeasures:
         """Registered as clean_KEY, mean_KEY, mean_KEY_15 and mean_KEY_19."""
 
-        def made(key: str, label: str, meaning: str, family: Any, claim: str = "") -> Measure:
-            kind = dict(unit=primary.unit, higher_is_better=primary.higher_is_better, family=family, ranks=True, claim=claim)
-            return register(Measure(key, label, f"{primary.meaning} {meaning}", **kind))
+        def made(key: str, label: str, meaning: str, **about: Any) -> Measure:
+            same: Any = dict(unit=primary.unit, higher_is_better=primary.higher_is_better, ranks=True)
+            return register(Measure(key, label, f"{primary.meaning} {meaning}", **same, **about))
 
-        key, label = primary.key, primary.label
-        claim = f"has a clean {primary.words} of {{}}"
+        key, label, over = primary.key, primary.label, "Mean over them and 5 severities."
+        special = dict(family="corruption", refines=f"mean_{key}")
         return SummaryMeasures(
-            clean=made(f"clean_{key}", f"Clean {primary.words}", "Without any corruption.", "clean", claim),
-            mean_15=made(
-                f"mean_{key}_15", f"{label}, 15 common corruptions", "Mean over them and 5 severities.", "corruption"
+            clean=made(
+                f"clean_{key}",
+                f"Clean {primary.words}",
+                "Without any corruption.",
+                family="clean",
+                claim=f"has a clean {primary.words} of {{}}",
             ),
-            mean_19=made(f"mean_{key}_19", f"{label}, all 19 corruptions", "Mean over them and 5 severities.", "corruption"),
-            mean=made(f"mean_{key}", f"{label} under corruption", "Mean over what was measured.", "corruption"),
+            mean_15=made(f"mean_{key}_15", f"{label}, 15 common corruptions", over, **special),
+            mean_19=made(f"mean_{key}_19", f"{label}, all 19 corruptions", over, **special),
+            mean=made(f"mean_{key}", f"{label} under corruption", "Mean over what was measured.", family="corruption"),
         )
 
 
@@ -118,8 +123,7 @@ class Task(ABC):
             accuracy, mIoU and AP are.
         summary: what the primary measure is called in summaries.
         is_share: whether the primary measure is the mean of a number in 0 .. 1 over the samples, as an accuracy is. Then a
-        mean
-            over cells has Wilson's interval where a bootstrap learns nothing.
+            mean over cells has Wilson's interval where a bootstrap learns nothing.
     """
 
     name: ClassVar[str]
@@ -152,6 +156,10 @@ class Task(ABC):
         return samples
 
     # training
+
+    def build(self, name: str, pretrained: bool, *, outputs: int, **options: Any) -> nn.Module:
+        """A network of this task; see `create_model`."""
+        return create_model(name, pretrained, num_classes=outputs, **options)
 
     def check(self, config: Any) -> None:
         """Called before a training run opens anything.
@@ -218,6 +226,10 @@ class Task(ABC):
         if given := [name for name, value in options.items() if value is not None]:
             raise ValueError(f"{self.name} has no option {given[0]}; leave it out")
         return self
+
+    def known(self) -> dict[str, Any]:
+        """Options of `bind` that need not be found out again for other samples of the same network."""
+        return {}
 
     def target(self, sample: Sample, samples: SampleSet) -> Any:
         """What the right prediction for a sample is compared with."""

@@ -168,6 +168,9 @@ class Classification(Task):
         given: Any = dict(class_map=class_map, subset=subset, label_names=label_names_of(network))
         return replace(self, matching=match_classes(samples.classes, outputs, **given))
 
+    def known(self) -> dict[str, Any]:
+        return {"outputs": self.bound.outputs}
+
     def target(self, sample: Sample, samples: SampleSet) -> int:
         """The position among the competing outputs that is right for this sample."""
         label, targets = sample.target(), self.bound.targets

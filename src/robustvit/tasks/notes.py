@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from robustvit.corruptions.conditions import Condition
 from robustvit.corruptions.parameters import SEVERITIES
@@ -19,25 +18,29 @@ class Note:
     """One remark.
 
     Attributes:
-        kind: "class-mismatch" or "untrained" (accuracy at chance level), "few-pictures" or "left-out".
+        kind: "class-mismatch" or "untrained" (accuracy at chance level), "few-pictures", "left-out", or one of a task.
+        title: what stands before the text.
         text: a sentence or two.
         file: beside the results, that helps: a class map to be edited; empty where there is none.
     """
 
-    kind: Literal["class-mismatch", "untrained", "few-pictures", "left-out"]
+    kind: str
+    title: str
     text: str
     file: str = ""
 
 
-def few_pictures_note(pictures: int) -> Note | None:
+def few_pictures_note(pictures: int, *, has_exact: bool) -> Note | None:
     """For numbers whose intervals are from a bootstrap of fewer than `FEW_PICTURES` images."""
     if pictures >= FEW_PICTURES:
         return None
     count = f"{pictures} image{'' if pictures == 1 else 's'}"
     return Note(
         "few-pictures",
+        "Few images",
         f"Only {count}: intervals of means over corruptions, retention, mCE and differences between networks are from a "
-        f"bootstrap, which makes them too narrow with fewer than {FEW_PICTURES} images. Those of single accuracies hold.",
+        f"bootstrap, which makes them too narrow with fewer than {FEW_PICTURES} images."
+        + (" Those of single accuracies hold." if has_exact else ""),
     )
 
 
@@ -58,7 +61,7 @@ def left_out_note(measured: Sequence[Condition], missing: Sequence[Condition]) -
             f"Means are over what was measured ({told}). mCE, relative mCE, CE and the means over 15 or 19 corruptions need "
             "all five severities, and are left out where these are missing."
         )
-    return Note("left-out", " ".join(parts)) if parts else None
+    return Note("left-out", "Not everything was measured", " ".join(parts)) if parts else None
 
 
 def chance_note(
@@ -80,7 +83,7 @@ def chance_note(
     told = f"{right} of {pictures} clean images {'is' if right == 1 else 'are'} right"
     guessing = f"{told}, which is what guessing among {outputs} classes gives (1 in {outputs}; p = {p:.2g})."
     if is_untrained:
-        return Note("untrained", f"{guessing} The network is untrained: its weights are random.")
+        return Note("untrained", "Untrained", f"{guessing} The network is untrained: its weights are random.")
     remedy = (
         "A class map says which output each class is (--class-map FILE)."
         if has_names
@@ -88,6 +91,7 @@ def chance_note(
     )
     return Note(
         "class-mismatch",
+        "Classes do not seem to match",
         f"{guessing} Probably the classes of the images are not the outputs of the network in this order (they were matched "
         f"by {matched_by}), or the network is not trained for these images. {remedy}",
     )

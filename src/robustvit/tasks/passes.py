@@ -10,7 +10,6 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,42 +21,25 @@ from robustvit.data.samples import Sample, SampleSet, UnreadablePictureError
 from robustvit.tasks.base import Task
 from robustvit.tasks.tallies import Tallies
 
-__all__ = ["DecodedBatch", "batch_sizes", "decoded_batches", "predict_images", "tally_images"]
+__all__ = ["Decoded", "batch_sizes", "decoded_batches", "predict_images", "tally_images"]
 
 THREADS = 2
 """That decode."""
 
 
-@dataclass(frozen=True)
-class DecodedBatch:
-    """A batch of samples, decoded.
-
-    Attributes:
-        number: of the batch, from 0.
-        ids: of the B samples that could be read.
-        images: uint8 [B, 3, H, W].
-        targets: of the samples, as the task takes them.
-        skipped: (id, reason) of those that could not be read.
-    """
-
-    number: int
-    ids: list[str]
-    images: Tensor
-    targets: list[Any]
-    skipped: list[tuple[str, str]]
+Decoded = tuple[int, list[Sample], Tensor, list[tuple[str, str]]]
+"""A batch: its number from 0, the B samples that could be read, their images uint8 [B, 3, H, W], (id, reason) of the rest."""
 
 
 def decoded_batches(
-    task: Task,
     samples: SampleSet,
     protocol: Protocol,
     batch_size: int,
     is_wanted: Callable[[int], bool] = lambda number: True,
-) -> Iterator[DecodedBatch]:
+) -> Iterator[Decoded]:
     """The wanted batches of a dataset, each decoded when it is asked for; others are not decoded.
 
     Args:
-        task: bound to the samples.
         samples: in their order.
         protocol: how an image becomes the input.
         batch_size: samples in a batch.
@@ -65,7 +47,7 @@ def decoded_batches(
     """
     with ThreadPoolExecutor(THREADS) as pool:
         for number, batch in _numbered(samples, batch_size, is_wanted):
-            yield _decode(number, batch, task, samples, protocol, pool)
+            yield _decode(number, batch, protocol, pool)
 
 
 def batch_sizes(samples: SampleSet, batch_size: int, rank: int = 0, world: int = 1) -> list[int]:
@@ -89,26 +71,21 @@ def _numbered(samples: SampleSet, size: int, is_wanted: Callable[[int], bool]) -
             yield k, batch
 
 
-def _decode(
-    number: int, batch: list[Sample], task: Task, samples: SampleSet, protocol: Protocol, pool: ThreadPoolExecutor
-) -> DecodedBatch:
+def _decode(number: int, batch: list[Sample], protocol: Protocol, pool: ThreadPoolExecutor) -> Decoded:
     def read(sample: Sample) -> Tensor | str:
         try:
             return protocol.apply(sample.open())
         except (UnreadablePictureError, ValueError) as error:
             return str(error)
 
-    results = list(pool.map(read, batch))
-    pairs = list(zip(batch, results, strict=True))
-    kept = [(sample, image) for sample, image in pairs if isinstance(image, Tensor)]
+    pairs = list(zip(batch, pool.map(read, batch), strict=True))
+    images = [image for _, image in pairs if isinstance(image, Tensor)]
     H, W = protocol.size
-    images = torch.stack([image for _, image in kept]) if kept else torch.empty(0, 3, H, W, dtype=torch.uint8)
-    return DecodedBatch(
-        number=number,
-        ids=[sample.id for sample, _ in kept],
-        images=images,
-        targets=[task.target(sample, samples) for sample, _ in kept],
-        skipped=[(sample.id, reason) for sample, reason in pairs if isinstance(reason, str)],
+    return (
+        number,
+        [sample for sample, image in pairs if isinstance(image, Tensor)],
+        torch.stack(images) if images else torch.empty(0, 3, H, W, dtype=torch.uint8),
+        [(sample.id, reason) for sample, reason in pairs if isinstance(reason, str)],
     )
 
 

@@ -18,6 +18,7 @@ from robustvit.models.sources import weights_file
 from robustvit.models.weights_into import load_weights
 from robustvit.runtime.files import write_whole
 from robustvit.runtime.weights import save_weight_file
+from robustvit.tasks.base import Task
 from robustvit.training.config import AugmentConfig, ModelConfig
 
 __all__ = ["frozen_network", "model_options", "network_of", "save_weights"]
@@ -41,14 +42,15 @@ def model_options(config: ModelConfig, num_classes: int) -> dict[str, Any]:
     return given
 
 
-def network_of(config: ModelConfig, num_classes: int, augment: AugmentConfig) -> Any:
-    """The network of a run, with its own idea of size and normalisation (`pretrained_cfg`) as this run has them.
+def network_of(task: Task, config: ModelConfig, outputs: int, augment: AugmentConfig) -> Any:
+    """The network of a run, built by its task; its `pretrained_cfg` has size and normalisation of this run.
 
     Weights to start from may lack what is to be trained: TAP, the token head, a classifier of these classes.
     """
-    options = model_options(config, num_classes)
+    options = model_options(config, outputs)
     with built_with(config.name, options):
-        network = create_model(config.name, config.pretrained, **options)
+        del options["num_classes"]
+        network: Any = task.build(config.name, config.pretrained, outputs=outputs, **options)
     if config.checkpoint:
         load_weights(network, weights_file(config.checkpoint), fresh=("classifier", "tap", "token_head"))
     _describe(network, augment)

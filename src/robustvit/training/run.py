@@ -98,7 +98,7 @@ class Run:
         """The network, and what it takes."""
         config, loop = self.config, self.config.loop
         torch.manual_seed(keyed_seed(self.seed, "network") >> 1)
-        network = network_of(config.model, self.outputs, config.augment)
+        network = network_of(self.task, config.model, self.outputs, config.augment)
         self.protocol = protocol_of("model", network)
         self.mean, self.std = astuple(Normalisation.of(network))
         if loop.sync_batchnorm and self.workers.world > 1:

@@ -17,7 +17,7 @@ from robustvit.data.samples import SampleSet
 from robustvit.runtime.evaluation_mode import evaluation_mode
 from robustvit.runtime.prefetch import Prefetch
 from robustvit.tasks.base import Task
-from robustvit.tasks.passes import DecodedBatch, batch_sizes, decoded_batches, predict_images, tally_images
+from robustvit.tasks.passes import Decoded, batch_sizes, decoded_batches, predict_images, tally_images
 from robustvit.tasks.tallies import Tallies
 from robustvit.training.distributed import Workers
 
@@ -50,7 +50,7 @@ class Validation:
     ) -> None:
         self.task, self.samples, self.protocol, self.normalisation = task, samples, protocol, normalisation
         self.batch_size, self.workers = batch_size, workers
-        self.batches: list[DecodedBatch] | None = None
+        self.batches: list[Decoded] | None = None
         self.unreadable: list[tuple[str, str]] = []
 
     def score(self, network: nn.Module, stop: Callable[[], bool] | None = None) -> float | None:
@@ -66,12 +66,12 @@ class Validation:
         parts: list[tuple[int, Tallies]] = []
         is_stopped = False
         with evaluation_mode(network):
-            for batch in self._batches():
-                if not len(batch.images):  # a process without a batch left still takes part in a sharded network's exchange
+            for number, samples, images, _ in self._batches():
+                if not samples:  # a process without a batch left still takes part in a sharded network's exchange
                     predict_images(self.task, network, self._empty(1), self.normalisation)
                     continue
-                tallies = tally_images(self.task, network, batch.images, batch.targets, self.normalisation)
-                parts.append((batch.number, tallies))
+                targets = [self.task.target(sample, self.samples) for sample in samples]
+                parts.append((number, tally_images(self.task, network, images, targets, self.normalisation)))
                 if stop is not None and not self.workers.is_sharded and stop():  # the parts of a sharded network need all
                     is_stopped = True
                     break
@@ -86,16 +86,16 @@ class Validation:
             raise ValueError(f"no image of {self.samples.name} could be read, so there is nothing to validate on")
         return float(self.task.score(tallies, np.ones((1, len(tallies))))[self.task.primary.key][0])
 
-    def _batches(self) -> Iterator[DecodedBatch]:
+    def _batches(self) -> Iterator[Decoded]:
         """This process's batches, as many as every other has: the last may be empty."""
         if self.batches is not None:
             yield from self.batches
             return
         self.unreadable = []
-        made: list[DecodedBatch] = []
+        made: list[Decoded] = []
         with Prefetch(self._decoded()) as batches:
             for batch in batches:
-                self.unreadable += batch.skipped
+                self.unreadable += batch[-1]
                 yield batch
                 made.append(batch)
                 if len(self.samples) * self._empty(1).nbytes > CACHE_BYTES:
@@ -103,14 +103,12 @@ class Validation:
         if made:
             self.batches = made
 
-    def _decoded(self) -> Iterator[DecodedBatch]:
+    def _decoded(self) -> Iterator[Decoded]:
         rank, world = self.workers.rank, self.workers.world
-        yield from decoded_batches(
-            self.task, self.samples, self.protocol, self.batch_size, lambda number: number % world == rank
-        )
+        yield from decoded_batches(self.samples, self.protocol, self.batch_size, lambda number: number % world == rank)
         own, most = (len(batch_sizes(self.samples, self.batch_size, process, world)) for process in (rank, 0))
         if own < most:
-            yield DecodedBatch(-1, [], self._empty(0), [], [])
+            yield -1, [], self._empty(0), []
 
     def _empty(self, count: int) -> Tensor:
         return torch.zeros(count, 3, *self.protocol.size, dtype=torch.uint8)

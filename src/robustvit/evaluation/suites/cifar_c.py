@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from torch import nn
+
 from robustvit.corruptions.conditions import Condition
 from robustvit.data.layouts import cifar_c_pictures, suite_folder
 from robustvit.evaluation.passes import Pass
+from robustvit.evaluation.planning import files_pass, input_size, protocol_for
+from robustvit.evaluation.settings import Settings
 from robustvit.evaluation.suites.in_memory import COMMON15
-from robustvit.evaluation.suites.suite import Request, Suite
+from robustvit.evaluation.suites.suite import Suite
 
 __all__ = ["CIFAR10_C", "CIFAR100_C", "CifarC"]
 
@@ -28,13 +32,14 @@ class CifarC(Suite):
     def conditions(self, severities: Sequence[int]) -> tuple[Condition, ...]:
         return COMMON15.conditions(severities)
 
-    def plan(self, request: Request) -> Pass:
-        if not request.is_path:
+    def plan(self, network: nn.Module, settings: Settings) -> Pass:
+        if not settings.is_path:
             raise ValueError(f"the suite {self.name!r} reads files; give the folder that has them")
-        protocol = request.protocol("none" if request.size == (32, 32) else "squash")
-        place = suite_folder(request.data, self.name)
-        found = cifar_c_pictures(place, COMMON15.corruptions, request.settings.severities, kind=self.dataset)
-        return request.files_pass((self,), found, protocol)
+        own = "none" if input_size(network, settings) == (32, 32) else "squash"
+        protocol = protocol_for(network, settings, own)
+        place = suite_folder(settings.data, self.name)
+        found = cifar_c_pictures(place, COMMON15.corruptions, settings.severities, kind=self.dataset)
+        return files_pass(network, settings, [self], found, protocol)
 
 
 CIFAR10_C = CifarC(10)

@@ -6,16 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from torch import nn
 
 from robustvit.corruptions.conditions import CLEAN, Condition
 from robustvit.corruptions.parameters import SEVERITIES
 from robustvit.data.layouts import imagenet_c_pictures, suite_folder
 from robustvit.data.readers.class_folders import LayoutError
-from robustvit.evaluation.passes import MemoryPass, Pass
-from robustvit.evaluation.statistics import Statistics, corruption_statistics, has_all
+from robustvit.evaluation.passes import Pass
+from robustvit.evaluation.planning import files_pass, memory_pass, protocol_for
+from robustvit.evaluation.settings import Settings
+from robustvit.evaluation.statistics import corruption_statistics, has_all
 from robustvit.evaluation.suites.in_memory import COMMON15, copied_protocol
-from robustvit.evaluation.suites.suite import Request, Suite, check_size
+from robustvit.evaluation.suites.suite import Suite
 from robustvit.evaluation.tallied import Tallied
+from robustvit.metrics.bootstrap import Statistic
 from robustvit.metrics.corruption_error import (
     corruption_errors,
     extra_corruption_errors,
@@ -36,44 +40,32 @@ class ImageNetC(Suite):
     def conditions(self, severities: Sequence[int]) -> tuple[Condition, ...]:
         return COMMON15.conditions(severities)
 
-    def plan(self, request: Request) -> Pass:
-        settings = request.settings
+    def plan(self, network: nn.Module, settings: Settings) -> Pass:
         asked = self.conditions(settings.severities)
-        if request.is_path:
-            root = suite_folder(request.data, self.name)
+        if settings.is_path:
+            root = suite_folder(settings.data, self.name)
             found = imagenet_c_pictures(root, COMMON15.corruptions, settings.severities)
             if found:
-                protocol = request.protocol(copied_protocol(request, root), published=True)
-                return request.files_pass((self,), found, protocol, asked)
-            if root != Path(request.data):
+                own = copied_protocol(network, settings, root)
+                protocol = protocol_for(network, settings, own, published=True)
+                return files_pass(network, settings, [self], found, protocol, asked)
+            if root != Path(settings.data):
                 raise LayoutError(
                     f"{root} is no ImageNet-C; expected {root}/CORRUPTION/SEVERITY/CLASS/IMAGE.JPEG. Without that folder, the "
                     "corruptions are made in memory"
                 )
-        protocol = request.protocol("imagenet-c")
-        conditions = (CLEAN, *asked)
-        check_size(protocol, conditions)
-        samples = request.samples(protocol)
-        return MemoryPass(
-            suites=(self,),
-            cells=conditions,
-            cell_suites=(self.name,) * len(conditions),
-            task=request.bound(samples, protocol),
-            samples=samples,
-            protocol=protocol,
-            normalisation=request.normalisation,
-            settings=settings,
-            jpeg=settings.jpeg,
-        )
+        protocol = protocol_for(network, settings, "imagenet-c")
+        conditions = dict.fromkeys((CLEAN, *asked), self.name)
+        return memory_pass(network, settings, [self], conditions, protocol, jpeg=settings.jpeg)
 
-    def statistics(self, task: Task, tallied: Tallied) -> Statistics:
+    def statistics(self, task: Task, tallied: Tallied) -> dict[str, Statistic]:
         found, cells = corruption_statistics(task, tallied), tallied.cells
         if not _has_alexnet(task) or not has_all(cells, "common15"):
             return found
-        own = {MEAN_CORRUPTION_ERROR.key: mean_corruption_error_of(cells)}
+        found[MEAN_CORRUPTION_ERROR.key] = mean_corruption_error_of(cells)
         if CLEAN in cells:
-            own[RELATIVE_MEAN_CORRUPTION_ERROR.key] = relative_mean_corruption_error_of(cells)
-        return found | Statistics(own)
+            found[RELATIVE_MEAN_CORRUPTION_ERROR.key] = relative_mean_corruption_error_of(cells)
+        return found
 
     def corruption_errors(self, task: Task, tallied: Tallied) -> dict[str, float]:
         if not _has_alexnet(task):

@@ -12,13 +12,14 @@ from torch import Tensor, nn
 from robustvit.corruptions.conditions import Condition
 from robustvit.corruptions.sequences import SEQUENCES, Benchmark
 from robustvit.data.layouts import suite_folder
+from robustvit.data.normalisation import Normalisation
 from robustvit.data.readers.films import FilmSet, MadeFilms, StoredFilms
 from robustvit.data.samples import DatasetSamples, SomeSamples, UnreadablePictureError
-from robustvit.evaluation.passes import Pass
-from robustvit.evaluation.statistics import Statistics
-from robustvit.evaluation.suites.suite import Request, Suite
+from robustvit.evaluation.passes import Pass, PassReport, counter
+from robustvit.evaluation.planning import bound_task, protocol_for, samples_for
+from robustvit.evaluation.settings import Settings
+from robustvit.evaluation.suites.suite import Suite
 from robustvit.evaluation.tallied import Tallied
-from robustvit.evaluation.work import NetworkWork
 from robustvit.metrics.alexnet import ALEXNET_FLIPS
 from robustvit.metrics.bootstrap import Statistic
 from robustvit.metrics.flips import flip_probability, mfp, mfr, sequence_rule
@@ -26,7 +27,8 @@ from robustvit.metrics.measures import DISTANCE, RATIO, Measure, measure_of, reg
 from robustvit.metrics.top5_distance import LARGEST_DISTANCE, mean_ut5d, rank_classes, sequence_top5_distance
 from robustvit.runtime.fingerprint import Digest
 from robustvit.runtime.prefetch import Prefetch
-from robustvit.runtime.stored_work import Part
+from robustvit.runtime.processes import Processes
+from robustvit.runtime.stored_work import Part, StoredWork
 from robustvit.tasks.base import SummaryMeasures, Task
 from robustvit.tasks.class_matching import Matching
 from robustvit.tasks.classification import Classification
@@ -103,6 +105,10 @@ class Flips(Task):
     def score(self, tallies: Tallies, counts: np.ndarray) -> dict[str, np.ndarray]:
         return {self.primary.key: counts @ tallies["flips"] / counts.sum(-1)}
 
+    def has_same_targets(self, first: Tallies, second: Tallies) -> bool:
+        """Films are not compared with images."""
+        return False
+
     def extras(self, tallies: Tallies) -> dict[str, float]:
         distance = LARGEST_DISTANCE * float(tallies["distance"].mean())
         return {} if distance != distance else {"top5_distance": distance}
@@ -120,16 +126,16 @@ class FilmPass(Pass):
     films: FilmSet = None  # type: ignore[assignment]
     classifier: Classification = field(default_factory=Classification)
 
-    def run(self, work: NetworkWork, part: str) -> Tallied:
-        films, processes, stored = self.films, work.processes, work.part(part)
+    def run(self, processes: Processes, stored: StoredWork | None, report: PassReport | None) -> Tallied:
+        films = self.films
         mine = range(processes.rank, len(films), processes.world)
         rows = {i: row for i in mine if stored and (row := stored.load(_name(i), _row)) is not None}
-        step = work.counter(self.suites[0].name, len(mine))
+        step = counter(report, self.suites[0].name, len(mine))
         if rows:
             step(len(rows))
         with Prefetch(self._made([i for i in mine if i not in rows]), ahead=1) as prepared:
             for i, frames in prepared:
-                rows[i] = {"skipped": frames} if isinstance(frames, str) else self._numbers(work, frames)
+                rows[i] = {"skipped": frames} if isinstance(frames, str) else self._numbers(frames)
                 if stored is not None:
                     stored.save(_name(i), Part(rows[i], {}))
                 step(1)
@@ -142,18 +148,18 @@ class FilmPass(Pass):
             except UnreadablePictureError as error:
                 yield i, str(error)
 
-    def _numbers(self, work: NetworkWork, frames: list[Tensor]) -> dict[str, Any]:
+    def _numbers(self, frames: list[Tensor]) -> dict[str, Any]:
         flips, distances = [], []
         for kind, film in zip(self.films.kinds, frames, strict=True):
-            ranked = [self._best_five(work.network, part) for part in film.split(self.settings.batch_size)]
+            ranked = [self._best_five(part) for part in film.split(self.settings.batch_size)]
             ranking, rule = np.concatenate(ranked)[None], sequence_rule(kind)  # 1 T 5
             flips.append(flip_probability(ranking[..., 0], rule))
             distances.append(sequence_top5_distance(ranking, rule) if ranking.shape[-1] == 5 else float("nan"))
         return {"flips": flips, "distances": distances}
 
-    def _best_five(self, network: nn.Module, frames: Tensor) -> np.ndarray:
+    def _best_five(self, frames: Tensor) -> np.ndarray:
         """Classes from the best on [B, 5], or fewer where there are fewer."""
-        logits = self.classifier.logits_of_images(network, frames, self.normalisation)
+        logits = self.classifier.logits_of_images(self.network, frames, self.normalisation)
         return rank_classes(logits)[:, :5].cpu().numpy()
 
     def _tallied(self, rows: Mapping[int, Mapping[str, Any]]) -> Tallied:
@@ -195,9 +201,9 @@ class ImageNetP(Suite):
     summary = "the 10 perturbation sequences of ImageNet-P: the films on disk, or the same made in memory"
     tasks = ("classification",)
 
-    def plan(self, request: Request) -> Pass:
-        request = replace(request, settings=replace(request.settings, protocol=None))  # films have a fixed one
-        protocol = request.protocol("none")
+    def plan(self, network: nn.Module, settings: Settings) -> Pass:
+        settings = replace(settings, protocol=None)  # films have a fixed one
+        protocol = protocol_for(network, settings, "none")
         if protocol.size not in FILM_SIZES:
             sizes = " or ".join(f"{H}x{W}" for H, W in FILM_SIZES)
             H, W = protocol.size
@@ -206,29 +212,30 @@ class ImageNetP(Suite):
             )
         benchmark = FILM_SIZES[protocol.size]
         kinds = film_kinds(benchmark)
-        root = suite_folder(request.data, self.name) if request.is_path else None
+        root = suite_folder(settings.data, self.name) if settings.is_path else None
         films: FilmSet
         if root is not None and StoredFilms.found(root):
             samples: Any = SomeSamples(DatasetSamples((), str(root)), ())
             films, classifier = StoredFilms(root, kinds), Classification(Matching(0, ()))
         else:
-            samples = request.samples(protocol)
-            films = MadeFilms(samples, kinds, benchmark, request.settings.seed)
-            classifier = request.bound(samples, protocol)  # type: ignore[assignment]
+            samples = samples_for(settings, protocol)
+            films = MadeFilms(samples, kinds, benchmark, settings.seed)
+            classifier = bound_task(network, settings, samples, protocol)  # type: ignore[assignment]
         return FilmPass(
+            network=network,
             suites=(self,),
             cells=tuple(map(Condition, kinds)),
             cell_suites=(self.name,) * len(kinds),
             task=Flips(),
             samples=samples,
             protocol=protocol,
-            normalisation=request.normalisation,
-            settings=request.settings,
+            normalisation=Normalisation.of(network),
+            settings=settings,
             films=films,
             classifier=classifier,
         )
 
-    def statistics(self, task: Task, tallied: Tallied) -> Statistics:
+    def statistics(self, task: Task, tallied: Tallied) -> dict[str, Statistic]:
         kinds = [cell.name for cell in tallied.cells if cell.name in SEQUENCES]
         K = len(kinds)
         summary: dict[str, Statistic] = {MEAN_FLIP_PROBABILITY.key: lambda means: mfp(means[..., :K])}
@@ -237,7 +244,7 @@ class ImageNetP(Suite):
             summary[MEAN_FLIP_RATE.key] = lambda means: mfr(means[..., :K], baseline)
         if len(tallied.cells) > K:
             summary[MEAN_TOP5_DISTANCE.key] = lambda means: LARGEST_DISTANCE * mean_ut5d(means[..., K:])
-        return Statistics(summary)
+        return summary
 
     def extras(self, task: Task, tallied: Tallied) -> Mapping[str, float]:
         return {}

@@ -6,11 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from torch import nn
+
 from robustvit.data.layouts import suite_folder
 from robustvit.evaluation.passes import Pass
-from robustvit.evaluation.statistics import Statistics
-from robustvit.evaluation.suites.suite import Request, Suite
+from robustvit.evaluation.planning import plain_pass, protocol_for, samples_for
+from robustvit.evaluation.settings import Settings
+from robustvit.evaluation.suites.suite import Suite
 from robustvit.evaluation.tallied import Tallied
+from robustvit.metrics.bootstrap import Statistic
 from robustvit.metrics.cells import clean_accuracy_of
 from robustvit.metrics.measures import Measure, register
 from robustvit.tasks.base import Task
@@ -39,14 +43,14 @@ class ImageNetSubset(Suite):
             )
         )
 
-    def plan(self, request: Request) -> Pass:
-        protocol = request.protocol("model", published=True)
-        is_folder = request.is_path and Path(request.data).is_dir()
-        samples = request.samples(protocol, suite_folder(request.data, self.name) if is_folder else None)
-        return request.plain_pass(self, samples, protocol, subset=self.letter)
+    def plan(self, network: nn.Module, settings: Settings) -> Pass:
+        protocol = protocol_for(network, settings, "model", published=True)
+        is_folder = settings.is_path and Path(settings.data).is_dir()
+        samples = samples_for(settings, protocol, suite_folder(settings.data, self.name) if is_folder else None)
+        return plain_pass(network, settings, self, samples, protocol, subset=self.letter)
 
-    def statistics(self, task: Task, tallied: Tallied) -> Statistics:
-        return Statistics({self.measure.key: clean_accuracy_of(tallied.cells)})
+    def statistics(self, task: Task, tallied: Tallied) -> dict[str, Statistic]:
+        return {self.measure.key: clean_accuracy_of(tallied.cells)}
 
     def extras(self, task: Task, tallied: Tallied) -> Mapping[str, float]:
         return {}

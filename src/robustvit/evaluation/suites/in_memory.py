@@ -6,18 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from torch import nn
+
 from robustvit.attacks.pixel_network import check_network, frozen
 from robustvit.corruptions.conditions import CLEAN, PATCHES, Condition
 from robustvit.corruptions.registry import corruption_names
 from robustvit.data.layouts import imagenet_c_pictures
 from robustvit.data.readers.class_folders import LayoutError
 from robustvit.data.readers.corrupted_pictures import copy_settings, corrupted_folders
-from robustvit.evaluation.attacking import ATTACK_SUITE
 from robustvit.evaluation.passes import FilesPass, MemoryPass, Pass
-from robustvit.evaluation.statistics import Statistics, corruption_statistics
-from robustvit.evaluation.suites.suite import Request, Suite, check_size
+from robustvit.evaluation.planning import files_pass, input_size, memory_pass, protocol_for
+from robustvit.evaluation.settings import Settings
+from robustvit.evaluation.statistics import corruption_statistics
+from robustvit.evaluation.suites.suite import Suite
 from robustvit.evaluation.tallied import Tallied
-from robustvit.evaluation.work import NetworkWork
+from robustvit.metrics.bootstrap import Statistic
 from robustvit.metrics.mean_accuracy import mean_accuracy_of
 from robustvit.metrics.measures import Measure, register
 from robustvit.runtime.memory import fits_memory
@@ -40,8 +43,8 @@ PATCHES_ACCURACY = register(
 class _InMemory(Suite):
     is_made_in_memory = True
 
-    def plan(self, request: Request) -> Pass:
-        return plan_together(request, [self])
+    def plan(self, network: nn.Module, settings: Settings) -> Pass:
+        return plan_together(network, settings, [self])
 
 
 @dataclass(frozen=True)
@@ -81,9 +84,9 @@ class Patches(_InMemory):
     def conditions(self, severities: Sequence[int]) -> tuple[Condition, ...]:
         return (PATCHES,)
 
-    def statistics(self, task: Task, tallied: Tallied) -> Statistics:
+    def statistics(self, task: Task, tallied: Tallied) -> dict[str, Statistic]:
         own = {PATCHES_ACCURACY.key: mean_accuracy_of(tallied.cells, [PATCHES.name])}
-        return corruption_statistics(task, tallied) | Statistics(own)
+        return {**corruption_statistics(task, tallied), **own}
 
 
 CLEAN_SUITE = Clean()
@@ -97,62 +100,48 @@ WEATHER = CorruptionSuite.group("weather", "snow, frost, fog and brightness")
 DIGITAL = CorruptionSuite.group("digital", "contrast, elastic_transform, pixelate and jpeg_compression")
 
 
-def plan_together(request: Request, suites: Sequence[Suite]) -> Pass:
+def plan_together(network: nn.Module, settings: Settings, suites: Sequence[Suite]) -> Pass:
     """One pass for all of these suites and for the attacks of the settings.
 
     Args:
-        request: what to measure.
+        network: to be measured.
+        settings: of the run.
         suites: made in memory; none where only attacks are wanted.
     """
-    if request.is_path and corrupted_folders(Path(request.data)):
-        return _plan_copies(request, suites)
+    if settings.is_path and corrupted_folders(Path(settings.data)):
+        return _plan_copies(network, settings, suites)
     suites = suites or [CLEAN_SUITE]
-    asked = _asked(request, suites)
-    conditions = (CLEAN, *asked)
-    protocol = request.protocol("model")
-    check_size(protocol, conditions)
-    samples = request.samples(protocol)
-    attacks = request.settings.attacks
-    rows = tuple(Condition(row) for attack in attacks for row in attack.rows)
-    planned = MemoryPass(
-        suites=tuple(suites),
-        cells=(*conditions, *rows),
-        cell_suites=(CLEAN_SUITE.name, *asked.values(), *(ATTACK_SUITE for _ in rows)),
-        task=request.bound(samples, protocol),
-        samples=samples,
-        protocol=protocol,
-        normalisation=request.normalisation,
-        settings=request.settings,
-        made_attacks=attacks,
-    )
-    _check_attacks(request, planned)
+    conditions = {CLEAN: CLEAN_SUITE.name, **_asked(settings, suites)}
+    protocol = protocol_for(network, settings, "model")
+    planned = memory_pass(network, settings, suites, conditions, protocol, attacks=settings.attacks)
+    _check_attacks(planned)
     return planned
 
 
-def _asked(request: Request, suites: Sequence[Suite]) -> dict[Condition, str]:
+def _asked(settings: Settings, suites: Sequence[Suite]) -> dict[Condition, str]:
     """Conditions in the order of the suites -> name of the first suite that asks for them."""
     asked: dict[Condition, str] = {}
     for suite in suites:
-        for condition in suite.conditions(request.settings.severities):
+        for condition in suite.conditions(settings.severities):
             asked.setdefault(condition, suite.name)
     return asked
 
 
-def _check_attacks(request: Request, planned: MemoryPass) -> None:
+def _check_attacks(planned: MemoryPass) -> None:
     if not planned.attacks:
         return
     if planned.task.name != "classification":
         raise ValueError(f"attacks are for classifiers; leave them out for {planned.task.name}")
-    pixels = planned.attacker(NetworkWork("", request.network)).model
+    pixels = planned.attacker().model
     with fits_memory(1, planned.protocol.size), frozen(pixels):
         check_network(pixels, planned.protocol.size)
         for attack in planned.attacks:
             attack.check(pixels, planned.protocol.size)
 
 
-def _plan_copies(request: Request, suites: Sequence[Suite]) -> FilesPass:
+def _plan_copies(network: nn.Module, settings: Settings, suites: Sequence[Suite]) -> FilesPass:
     """The corruptions that a folder has as files, as `robustvit corrupt` writes them."""
-    root, settings = Path(request.data), request.settings
+    root = Path(settings.data)
     clean = [suite.name for suite in suites if not suite.has_severities]
     if settings.attacks or clean:
         what = "attacks" if settings.attacks else f"the suite {clean[0]}"
@@ -160,16 +149,16 @@ def _plan_copies(request: Request, suites: Sequence[Suite]) -> FilesPass:
             f"{root} has corrupted copies of images (CORRUPTION/SEVERITY/...), and {what} needs clean ones; give their "
             "folder, or choose suites of corruptions, such as common15 or fog"
         )
-    asked = _asked(request, suites)
+    asked = _asked(settings, suites)
     names = tuple(dict.fromkeys(condition.name for condition in asked))
     found = imagenet_c_pictures(root, names, settings.severities)
     assert found is not None
-    protocol = request.protocol(copied_protocol(request, root), published=True)
-    planned = request.files_pass(tuple(suites), found, protocol, tuple(asked))
+    protocol = protocol_for(network, settings, copied_protocol(network, settings, root), published=True)
+    planned = files_pass(network, settings, suites, found, protocol, tuple(asked))
     return replace(planned, cell_suites=tuple(asked[cell] for cell in planned.cells))
 
 
-def copied_protocol(request: Request, root: Path) -> str:
+def copied_protocol(network: nn.Module, settings: Settings, root: Path) -> str:
     """A centre crop of copies that were cropped to the size of the input already; whole or other ones as the network says."""
     copied = copy_settings(root)
-    return "crop" if copied is None or request.size == (copied.get("size"),) * 2 else "model"
+    return "crop" if copied is None or input_size(network, settings) == (copied.get("size"),) * 2 else "model"

@@ -1,5 +1,4 @@
-"""The suites by name: ours, those of outside packages (entry points `robustvit.suites`), and every corruption by its own "
-"name."""
+"""The suites by name: ours, those of outside packages (entry points `robustvit.suites`), and every single corruption."""
 
 from __future__ import annotations
 

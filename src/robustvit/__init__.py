@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
 from robustvit._timm import register_with_timm
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from robustvit.training.config import TrainConfig
     from robustvit.training.config_io import load_config
     from robustvit.training.train import train
-
-__version__ = "0.2.0"
 
 _HOME = {
     "CORRUPTIONS": "corruptions.registry",
@@ -82,6 +81,8 @@ _PACKAGES = ("attacks", "methods")
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.metadata.version("robustvit")
     if name in _PACKAGES:
         return importlib.import_module(f"robustvit.{name}")
     if name not in _HOME:

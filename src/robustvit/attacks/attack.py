@@ -14,7 +14,7 @@ from robustvit.attacks.pixel_network import PixelNetwork, check_pixels
 from robustvit.metrics.measures import Measure, register
 from robustvit.runtime.randomness import keyed_seed
 
-__all__ = ["FIT_BATCH", "Attack", "Batches", "SampleIds", "accuracy_measure"]
+__all__ = ["FIT_BATCH", "Attack", "Batches", "SampleIds", "accuracy_key", "accuracy_measure"]
 
 SampleIds = Sequence[int | str]
 
@@ -23,6 +23,11 @@ FIT_BATCH = 16
 
 Batches = Iterator[Tensor]
 """Pixels float [16, 3, H, W] in 0 .. 1, without end."""
+
+
+def accuracy_key(attack: str) -> str:
+    """The key of the accuracy under an attack of this name."""
+    return f"{attack.replace('-', '_')}_accuracy"
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,7 @@ class Attack(ABC):
     """
 
     name: ClassVar[str]
+    tasks: ClassVar[tuple[str, ...]] = ("classification",)
     label: ClassVar[str]
     summary: ClassVar[str]
     needs: ClassVar[str] = "nothing"
@@ -88,6 +94,21 @@ class Attack(ABC):
     def key(self) -> str:
         """Its name in the names of numbers: "patch_fool" of "patch_fool_accuracy"."""
         return self.name.replace("-", "_")
+
+    @classmethod
+    def accuracy_key(cls) -> str:
+        """Of the measure of what it leaves."""
+        return accuracy_key(cls.name)
+
+    @property
+    def worst_key(self) -> str:
+        """Of attacks with several rows: the measure of samples that are right in all of them."""
+        return f"{self.key}_worst"
+
+    @property
+    def spread_key(self) -> str:
+        """Of attacks with several rows: the measure of how much they differ."""
+        return f"{self.key}_spread"
 
     @property
     def rows(self) -> tuple[str, ...]:

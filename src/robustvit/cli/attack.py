@@ -76,9 +76,10 @@ def _accuracies(results: Results) -> Table:
 
 def _perturbation(model: ModelResults, key: str) -> tuple[str, str, str]:
     """Of the attack whose accuracy this is, the mean over its rows."""
-    from robustvit.report.attacks import attack_key, mean_changes
+    from robustvit.attacks.attack import accuracy_key
+    from robustvit.report.attacks import mean_changes
 
-    made = [name for measurement in model.measurements for name in measurement.attacks if attack_key(name) == key]
+    made = [name for measurement in model.measurements for name in measurement.attacks if accuracy_key(name) == key]
     changes = mean_changes(model, made[0]) if made else None
     if changes is None:
         return "", "", ""

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = ["demo"]
 
-SHOWN = ("clean_accuracy", "mean_accuracy_15", "retention")
-"""Rows of the table."""
-
 
 def demo(
     *,
@@ -51,6 +48,7 @@ def demo(
 def _print(results: Results, output: Path) -> None:
     from rich.table import Table
 
+    from robustvit.demo.findings import COMPARED
     from robustvit.metrics.measures import measure_of
     from robustvit.report.numbers import change, change_interval, verdict
 
@@ -60,7 +58,7 @@ def _print(results: Results, output: Path) -> None:
         table.add_column(model.name, justify="right")
     difference = results.between(results.models[1].name, results.models[0].name)[0].summary
     table.add_column("difference (95 % interval)", justify="right")
-    for name in (name for name in SHOWN if name in difference):
+    for name in (name for name in COMPARED if name in difference):
         gap, measure = difference[name], measure_of(name)
         reach, remark = change_interval(name, gap), verdict(gap)
         told = "; ".join(text for text in (reach, remark) if text)

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -21,10 +21,12 @@ from robustvit.runtime.plugins import Registry
 from robustvit.runtime.randomness import Draws, KeyedDraws, LegacyDraws
 from robustvit.runtime.spelling import nearest
 
-__all__ = ["CORRUPTIONS", "ChannelOrder", "Corruption", "corrupt", "corruption_names"]
+__all__ = ["CORRUPTIONS", "GROUPS", "ChannelOrder", "Corruption", "corrupt", "corruption_names"]
 
 ChannelOrder = Literal["rgb", "bgr"]
 Group = Literal["noise", "blur", "weather", "digital"]
+GROUPS: tuple[Group, ...] = get_args(Group)
+"""Of the published corruptions."""
 Images = TypeVar("Images", Tensor, np.ndarray, Image.Image)
 
 
@@ -90,7 +92,7 @@ def corruption_names(group: str = "common15") -> tuple[str, ...]:
     """
     common = tuple(c.name for c in PUBLISHED.values() if c.common)
     groups = {"common15": common, "extra4": tuple(n for n in PUBLISHED if n not in common), "all19": tuple(PUBLISHED)}
-    groups |= {g: tuple(n for n in common if PUBLISHED[n].group == g) for g in ("noise", "blur", "weather", "digital")}
+    groups |= {g: tuple(n for n in common if PUBLISHED[n].group == g) for g in GROUPS}
     groups["all"] = tuple(CORRUPTIONS)
     if group not in groups:
         raise ValueError(f"there is no group of corruptions {group!r}; choose one of {', '.join(groups)}")

@@ -7,13 +7,21 @@ from robustvit.metrics.bootstrap import SAME
 from robustvit.report.numbers import percent
 from robustvit.report.page import Chapter
 
-__all__ = ["findings_chapter"]
+__all__ = ["COMPARED", "findings_chapter"]
 
 CAUTION = (
     "What minutes of training can show: that both networks learn, that corruptions cost a part of their accuracy, and how "
     "much this cost differs between them on these images. It cannot show that the difference holds for other seeds, longer "
     "training, larger networks or photographs; the intervals only cover the choice of test images."
 )
+
+
+COMPARED = {
+    "clean_accuracy": "On clean images",
+    "mean_accuracy_15": "Over 15 corruptions at 5 severities",
+    "retention": "Of their own clean accuracy",
+}
+"""Key of a measure -> how a sentence about it begins; also the rows of the table in the terminal."""
 
 
 def findings_chapter(results: Results) -> Chapter:
@@ -25,12 +33,7 @@ def findings_chapter(results: Results) -> Chapter:
         f"about the same size, and were trained on the same generated images, for the same number of updates, with the same "
         f"settings. They have {robust.parameters:,} and {plain.parameters:,} parameters."
     )
-    compared = {
-        "clean_accuracy": "On clean images",
-        "mean_accuracy_15": "Over 15 corruptions at 5 severities",
-        "retention": "Of their own clean accuracy",
-    }
-    verdicts = (_verdict(plain, robust, n, where, difference[n]) for n, where in compared.items() if n in difference)
+    verdicts = (_verdict(plain, robust, n, where, difference[n]) for n, where in COMPARED.items() if n in difference)
     text = (what, *verdicts, CAUTION)
     return Chapter("Results in words", text)
 

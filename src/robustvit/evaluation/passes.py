@@ -89,6 +89,11 @@ class Pass(ABC):
         """Made from the clean images, after the conditions."""
         return ()
 
+    @property
+    def is_of_images(self) -> bool:
+        """Whether single images are shown, which the protocol has to take."""
+        return True
+
     @abstractmethod
     def run(self, processes: Processes, stored: StoredWork | None, report: PassReport | None) -> Tallied:
         """All samples in all cells, from whichever process; the network is in evaluation mode.
@@ -164,7 +169,7 @@ class MemoryPass(Pass):
     def attacker(self) -> Attacker:
         """Who makes the attacks."""
         mean, std = astuple(self.normalisation)
-        pixels = PixelNetwork(self.network, mean, std, getattr(self.task, "columns", None))
+        pixels = PixelNetwork(self.network, mean, std, self.task.columns)
         return Attacker(pixels, self.attacks, self.samples, self.protocol, self.settings.seed)
 
     def run(self, processes: Processes, stored: StoredWork | None, report: PassReport | None, what: str = "") -> Tallied:

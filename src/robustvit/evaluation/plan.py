@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from robustvit.data.samples import UnreadablePictureError
-from robustvit.evaluation.passes import FilesPass, MemoryPass, Pass
+from robustvit.evaluation.passes import Pass
 from robustvit.evaluation.settings import Settings
 from robustvit.evaluation.suites.in_memory import plan_together
 from robustvit.evaluation.suites.registry import check_suites
@@ -34,7 +34,7 @@ def plan(network: nn.Module, settings: Settings) -> list[Pass]:
     passes = [plan_together(network, settings, together)] if together or settings.attacks else []
     passes += [suite.plan(network, settings) for suite in asked if not suite.is_made_in_memory]
     for planned in passes:
-        if isinstance(planned, MemoryPass | FilesPass):
+        if planned.is_of_images:
             _try_samples(planned)
     return passes
 

@@ -89,9 +89,9 @@ def statistics_of(planned: Pass, tallied: Tallied) -> dict[str, Statistic]:
     for suite in planned.suites:
         found |= suite.statistics(planned.task, tallied)
     for attack in planned.attacks:
-        found[f"{attack.key}_accuracy"] = mean_accuracy_of(tallied.cells, attack.rows)
+        found[attack.accuracy_key()] = mean_accuracy_of(tallied.cells, attack.rows)
         if worst_cell(attack) in tallied.cells:
-            found[f"{attack.key}_worst"] = mean_accuracy_of(tallied.cells, [worst_cell(attack).name])
+            found[attack.worst_key] = mean_accuracy_of(tallied.cells, [worst_cell(attack).name])
     return found
 
 
@@ -144,7 +144,7 @@ def _spreads(planned: Pass, tallied: Tallied) -> dict[str, Value]:
     spreads = {}
     for attack in (attack for attack in planned.attacks if len(attack.rows) > 1):
         scores = [_primary(planned.task, tallied.row(Condition(row))) for row in attack.rows]
-        spreads[f"{attack.key}_spread"] = Value(float(np.std(scores, ddof=1)))
+        spreads[attack.spread_key] = Value(float(np.std(scores, ddof=1)))
     return spreads
 
 

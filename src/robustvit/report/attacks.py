@@ -8,6 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from robustvit.attacks.attack import accuracy_key
 from robustvit.attacks.options import grey
 from robustvit.attacks.registry import ATTACKS
 from robustvit.evaluation.attacking import ATTACK_SUITE
@@ -15,7 +16,7 @@ from robustvit.evaluation.results import AttackedPicture, AttackExample, CellRes
 from robustvit.report.charts import PLAIN, Bar, bars
 from robustvit.report.numbers import MISSING, change, interval, percent
 
-__all__ = ["AttackRow", "AttackSection", "attack_key", "attack_label", "attack_section", "mean_changes"]
+__all__ = ["AttackRow", "AttackSection", "attack_label", "attack_section", "mean_changes"]
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,6 @@ class AttackSection:
     rows: tuple[AttackRow, ...]
 
 
-def attack_key(name: str) -> str:
-    """The name of its accuracy in a summary."""
-    return f"{name.replace('-', '_')}_accuracy"
-
-
 def attack_section(model: ModelResults, place: int) -> AttackSection | None:
     """What there is to show of a network; None without attacks.
 
@@ -65,13 +61,13 @@ def attack_section(model: ModelResults, place: int) -> AttackSection | None:
         place: number of its colour.
     """
     settings = {name: about for measurement in model.measurements for name, about in measurement.attacks.items()}
-    names = [name for name in settings if attack_key(name) in model.summary]
+    names = [name for name in settings if accuracy_key(name) in model.summary]
     if not names:
         return None
     clean = model.clean
     rows = [] if clean is None else [Bar("Clean", clean.value, clean.low, clean.high, series=PLAIN)]
     for name in names:
-        value = model.summary[attack_key(name)]
+        value = model.summary[accuracy_key(name)]
         reference = clean.value if clean else None
         rows.append(Bar(attack_label(name), value.value, value.low, value.high, reference, place))
     told = ", ".join(f"{row.label} {percent(row.value)}" for row in rows)
@@ -81,7 +77,7 @@ def attack_section(model: ModelResults, place: int) -> AttackSection | None:
 
 
 def _row(model: ModelResults, name: str, settings: dict[str, Any]) -> AttackRow:
-    key = attack_key(name)
+    key = accuracy_key(name)
     value, clean, changes = model.summary[key], model.clean, mean_changes(model, name)
     sizes = (MISSING,) * 3 if changes is None else (grey(changes[0]), f"{changes[1]:.2f}", percent(changes[2]))
     strips = [(e, a) for e in model.attack_examples for a in e.attacked if a.attack == name]

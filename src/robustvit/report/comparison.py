@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from robustvit.attacks.attack import accuracy_key
 from robustvit.attacks.registry import ATTACKS
 from robustvit.evaluation.results import ModelResults, Results, Value
 from robustvit.metrics.measures import base_key, corrupted_accuracies, in_display_order, measure_of
-from robustvit.report.attacks import attack_key, attack_label
+from robustvit.report.attacks import attack_label
 from robustvit.report.charts import PLAIN, Bar, Series, bars, curves, gauge
 from robustvit.report.figures import (
     Heat,
@@ -151,7 +152,7 @@ def overview(models: Sequence[ModelResults]) -> tuple[Overview, ...]:
         values = [("clean", model.clean, PLAIN)]
         if mean_name:
             values.append(("corrupted", model.summary.get(mean_name), place))
-        values += [(attack_label(name), model.summary.get(attack_key(name)), place) for name in ATTACKS]
+        values += [(attack_label(name), model.summary.get(accuracy_key(name)), place) for name in ATTACKS]
         rows = [Bar(label, v.value, v.low, v.high, series=series) for label, v, series in values if v is not None]
         told = ", ".join(f"{row.label} {percent(row.value)}" for row in rows)
         if rows:

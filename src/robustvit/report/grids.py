@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from robustvit.corruptions.registry import CORRUPTIONS
+from robustvit.corruptions.registry import CORRUPTIONS, GROUPS
 from robustvit.evaluation.attacking import ATTACK_SUITE
 from robustvit.evaluation.results import CellResult, Measurement, ModelResults, Value
 from robustvit.report.numbers import mean
 
-__all__ = ["GROUPS", "Grid", "grids_of", "other_cells", "sequence_cells"]
-
-GROUPS = ("noise", "blur", "weather", "digital", "other")
+__all__ = ["Grid", "grids_of", "other_cells", "sequence_cells"]
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class Grid:
     @cached_property
     def groups(self) -> dict[str, tuple[str, ...]]:
         """Group -> its corruptions, without empty groups."""
-        found: dict[str, list[str]] = {group: [] for group in GROUPS}
+        found: dict[str, list[str]] = {group: [] for group in (*GROUPS, "other")}
         for name in self.corruptions:
             found.setdefault(group_of(name), []).append(name)
         return {group: tuple(names) for group, names in found.items() if names}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from robustvit.corruptions.parameters import SEVERITIES
-from robustvit.corruptions.registry import corruption_names
+from robustvit.corruptions.registry import GROUPS, corruption_names
 from robustvit.evaluation.results import ModelResults, Results, Value
 from robustvit.metrics.measures import ACCURACY, corrupted_accuracies, in_ranking_order, measure_of
 from robustvit.report.grids import grids_of
@@ -278,7 +278,7 @@ def _at(severities: Sequence[int]) -> str:
 def _corruptions(measured: set[str]) -> str:
     if set(corruption_names("common15")) <= measured:
         return "common corruptions"
-    for group in ("noise", "blur", "weather", "digital"):
+    for group in GROUPS:
         if measured == set(corruption_names(group)):
             return {"digital": "digital damage"}.get(group, group)
     if len(measured) > MOST_NAMED:

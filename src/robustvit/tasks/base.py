@@ -231,6 +231,11 @@ class Task(ABC):
         """Options of `bind` that need not be found out again for other samples of the same network."""
         return {}
 
+    @property
+    def columns(self) -> tuple[int, ...] | None:
+        """Outputs of the network that compete for the answer; None for all."""
+        return None
+
     def target(self, sample: Sample, samples: SampleSet) -> Any:
         """What the right prediction for a sample is compared with."""
         return sample.target()

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from robustvit.corruptions.parameters import SEVERITIES
-from robustvit.corruptions.registry import corruption_names
+from robustvit.corruptions.registry import GROUPS, corruption_names
 from robustvit.data.copies.copying import Cell
 from robustvit.data.readers.class_folders import LayoutError, folder_pictures
 from robustvit.data.samples import ReaderSamples
 
 __all__ = ["copy_settings", "corrupted_folders", "corrupted_pictures"]
 
-_GROUPS = ("", "noise", "blur", "weather", "digital", "extra")
+_FOLDERS = ("", *GROUPS, "extra")
 """Folders between the root and the corruptions, as in the published archives."""
 
 
@@ -30,7 +30,7 @@ def corrupted_folders(root: Path) -> dict[Cell, Path]:
     found = {}
     for name in corruption_names("all"):
         for severity in SEVERITIES:
-            places = [root / group / form.format(name, severity) for group in _GROUPS for form in forms]
+            places = [root / group / form.format(name, severity) for group in _FOLDERS for form in forms]
             if place := next((place for place in places if place.is_dir()), None):
                 found[name, severity] = place
     return found

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from robustvit.corruptions.registry import GROUPS
 from robustvit.corruptions.sequences import Benchmark, perturbation_sequence, source_frame
 from robustvit.data.layouts import LayoutError
 from robustvit.data.sample_digest import add_samples
@@ -19,7 +20,7 @@ from robustvit.runtime.fingerprint import Digest
 __all__ = ["FilmSet", "MadeFilms", "StoredFilms", "read_film"]
 
 VIDEOS = (".mp4", ".avi", ".mkv", ".webm")
-GROUPS = ("", "noise", "blur", "weather", "digital", "validation")
+FOLDERS = ("", *GROUPS, "validation")
 """Folders of the published archives, around those of the kinds."""
 
 
@@ -120,7 +121,7 @@ class StoredFilms:
 
 def _folder(root: Path, kind: str) -> Path | None:
     """The folder of a kind that has films in class folders; images (ImageNet-C) do not count."""
-    for group in GROUPS:
+    for group in FOLDERS:
         folder = root / group / kind
         if folder.is_dir() and any(path.suffix.lower() in VIDEOS for path in folder.glob("*/*")):
             return folder

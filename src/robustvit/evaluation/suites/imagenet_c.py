@@ -28,6 +28,7 @@ from robustvit.metrics.corruption_error import (
 )
 from robustvit.metrics.measures import MEAN_CORRUPTION_ERROR, RELATIVE_MEAN_CORRUPTION_ERROR
 from robustvit.tasks.base import Task
+from robustvit.tasks.classification import Classification
 
 __all__ = ["ImageNetC"]
 
@@ -81,7 +82,7 @@ class ImageNetC(Suite):
 
 def _has_alexnet(task: Task) -> bool:
     """Whether AlexNet's errors, which are of ImageNet's 1000 classes, apply."""
-    return getattr(task, "is_imagenet", False)
+    return isinstance(task, Classification) and task.is_imagenet
 
 
 IMAGENET_C = ImageNetC()

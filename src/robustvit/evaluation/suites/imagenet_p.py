@@ -123,6 +123,7 @@ class FilmPass(Pass):
         classifier: whose answers count.
     """
 
+    is_of_images = False
     films: FilmSet = None  # type: ignore[assignment]
     classifier: Classification = field(default_factory=Classification)
 

@@ -130,8 +130,9 @@ def _asked(settings: Settings, suites: Sequence[Suite]) -> dict[Condition, str]:
 def _check_attacks(planned: MemoryPass) -> None:
     if not planned.attacks:
         return
-    if planned.task.name != "classification":
-        raise ValueError(f"attacks are for classifiers; leave them out for {planned.task.name}")
+    if foreign := [attack for attack in planned.attacks if planned.task.name not in attack.tasks]:
+        kinds = " and ".join(foreign[0].tasks)
+        raise ValueError(f"attacks such as {foreign[0].name} are for {kinds}, not for {planned.task.name}; leave them out")
     pixels = planned.attacker().model
     with fits_memory(1, planned.protocol.size), frozen(pixels):
         check_network(pixels, planned.protocol.size)

@@ -75,8 +75,12 @@ def sweep(
     advice = f"finished work is kept in {output}; run the same command with --resume to continue"
     with going_on(advice), _progress() as report:
         result = run_sweep(*given, output=output, resume=resume, report=report, **how)  # type: ignore[arg-type]
-    if not is_first_process():
-        return
+    if is_first_process():
+        _show(result, output, as_json)
+
+
+def _show(result: SweepResult, output: Path, as_json: bool) -> None:
+    """Prints the result; runs that failed are an error."""
     if as_json:
         print_json(result.to_json())
     else:

@@ -10,11 +10,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from robustvit.evaluation.cell_result import CellResult
 from robustvit.evaluation.definitions import definitions
 from robustvit.evaluation.rows import columns_of, rows_of
+from robustvit.evaluation.shown_images import AttackedPicture, AttackExample, Example, ExamplePicture
 from robustvit.evaluation.value import Value
 from robustvit.metrics import measures
-from robustvit.metrics.measures import ACCURACY, CELL_MEASURES, is_measure, measure_of
+from robustvit.metrics.measures import ACCURACY, CELL_MEASURES, measure_of
 from robustvit.runtime.checked_json import read_checked_json, write_checked_json
 from robustvit.runtime.page_writers import page_writer
 from robustvit.runtime.tables import write_csv
@@ -40,103 +42,6 @@ __all__ = [
 
 
 CLASSIFIER_COLUMNS = tuple(measure.key for measure in CELL_MEASURES)
-
-
-@dataclass(frozen=True)
-class CellResult:
-    """One suite, condition and severity.
-
-    Attributes:
-        suite: which suite asked for it ("clean", "common15", "imagenet-a", ...).
-        condition: "clean", a corruption, "patches", an attack or a sequence type.
-        severity: 1 to 5; 0 where there is none.
-        images: samples that were measured.
-        values: key of a measure -> number, the primary one first; of a classifier accuracy with its interval,
-            calibration_error, no_answer, and under an attack largest_change, change_norm and changed_pixels; of a sequence
-            type flip_probability and top5_distance.
-    """
-
-    suite: str
-    condition: str
-    severity: int
-    images: int
-    values: dict[str, Value] = field(default_factory=dict)
-
-    def number(self, key: str) -> float | None:
-        """The value of a measure; None where it was not measured."""
-        return self.values[key].value if key in self.values else None
-
-    def __getattr__(self, key: str) -> float | None:
-        """The value of any measure by its key: `cell.calibration_error`; None where it was not measured."""
-        values = self.__dict__.get("values", {})  # which is not there yet while a copy is made
-        if key in values:
-            return values[key].value
-        if key.startswith("_") or not is_measure(key) or measure_of(key).family != "cell":
-            raise AttributeError(f"a cell has no measure {key!r}; this one has {', '.join(values)}")
-        return None
-
-    @property
-    def main(self) -> Value | None:
-        """The primary measure."""
-        return next(iter(self.values.values()), None)
-
-    @property
-    def accuracy(self) -> Value | None:
-        """Top-1, with interval; None for tasks and sequences without."""
-        return self.values.get(ACCURACY.key)
-
-    @property
-    def no_answer(self) -> int:
-        """Images for which the network gave numbers that are not finite; they count as wrong."""
-        return int(self.number("no_answer") or 0)
-
-
-@dataclass(frozen=True)
-class ExamplePicture:
-    """One image as the network saw it. `image` is a data URI."""
-
-    condition: str
-    severity: int
-    image: str = field(repr=False)
-    answer: str
-    confidence: float | None = None
-    right: bool | None = None
-
-
-@dataclass(frozen=True)
-class Example:
-    """One image of the set under several conditions, clean first."""
-
-    id: str
-    label: str
-    pictures: tuple[ExamplePicture, ...]
-
-
-@dataclass(frozen=True)
-class AttackedPicture:
-    """One image under one attack.
-
-    Attributes:
-        attack: its name.
-        change: the perturbation as a data URI: grey where nothing changed, `scale` times as strong as it is.
-        scale: see there; 0 where nothing changed.
-        shown: the attacked image with the answer.
-    """
-
-    attack: str
-    change: str = field(repr=False)
-    scale: float
-    shown: ExamplePicture
-
-
-@dataclass(frozen=True)
-class AttackExample:
-    """One image of the set, clean and under attacks: one, where images are chosen for each attack."""
-
-    id: str
-    label: str
-    clean: ExamplePicture
-    attacked: tuple[AttackedPicture, ...]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,55 @@
+"""Images that results keep for the report, with the answers of the network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = ["AttackExample", "AttackedPicture", "Example", "ExamplePicture"]
+
+
+@dataclass(frozen=True)
+class ExamplePicture:
+    """One image as the network saw it. `image` is a data URI."""
+
+    condition: str
+    severity: int
+    image: str = field(repr=False)
+    answer: str
+    confidence: float | None = None
+    right: bool | None = None
+
+
+@dataclass(frozen=True)
+class Example:
+    """One image of the set under several conditions, clean first."""
+
+    id: str
+    label: str
+    pictures: tuple[ExamplePicture, ...]
+
+
+@dataclass(frozen=True)
+class AttackedPicture:
+    """One image under one attack.
+
+    Attributes:
+        attack: its name.
+        change: the perturbation as a data URI: grey where nothing changed, `scale` times as strong as it is.
+        scale: see there; 0 where nothing changed.
+        shown: the attacked image with the answer.
+    """
+
+    attack: str
+    change: str = field(repr=False)
+    scale: float
+    shown: ExamplePicture
+
+
+@dataclass(frozen=True)
+class AttackExample:
+    """One image of the set, clean and under attacks: one, where images are chosen for each attack."""
+
+    id: str
+    label: str
+    clean: ExamplePicture
+    attacked: tuple[AttackedPicture, ...]

@@ -162,8 +162,7 @@ def _contents(results: Results) -> dict[str, Any]:
 
 NO_CORRUPTION_ERROR = (
     "Not given here. It divides the errors by those of AlexNet on ImageNet-C, so it means something only for all 15 "
-    "corruptions "
-    "and 5 severities of the suite imagenet-c and a network with ImageNet's 1000 classes."
+    "corruptions and 5 severities of the suite imagenet-c and a network with ImageNet's 1000 classes."
 )
 
 

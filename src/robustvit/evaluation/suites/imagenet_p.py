@@ -43,8 +43,7 @@ MEAN_FLIP_RATE = register(
         "mean_flip_rate",
         "mFR",
         "For each of the 10 sequence types of ImageNet-P, the share of frames at which the answer changes, over that of "
-        "AlexNet; "
-        "then the mean. The published table of AlexNet's numbers is yet to be confirmed.",
+        "AlexNet; then the mean. The published table of AlexNet's numbers is yet to be confirmed.",
         short="mFR (AlexNet = 100 %)",
         unit=RATIO,
         higher_is_better=False,
@@ -69,8 +68,7 @@ MEAN_TOP5_DISTANCE = register(
         "mean_top5_distance",
         "Top-5 distance",
         "uT5D: how far the five best answers move from frame to frame (0 to 18), averaged over the sequence types; not "
-        "divided by "
-        "AlexNet's.",
+        "divided by AlexNet's.",
         unit=DISTANCE,
         higher_is_better=False,
         family="sequence",

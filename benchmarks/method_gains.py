@@ -88,7 +88,7 @@ def measured(name: str, seed: int, options: argparse.Namespace) -> dict[str, flo
         {name: network},
         split_of(options.data, "test"),
         ["clean", "common15"],
-        limit=options.test_pictures,
+        limit=options.test_images,
         batch_size=100,
         output=folder / "evaluation",
         resume=True,

@@ -18,7 +18,7 @@ from robustvit.analysis.analyze import SHARED, analyze
 from robustvit.analysis.cost import estimated_seconds
 from robustvit.analysis.eigenvalues import EPSILON
 from robustvit.analysis.full_augmentation import fully_augmented
-from robustvit.analysis.given_images import pictures_at
+from robustvit.analysis.given_images import images_at
 from robustvit.analysis.options import AnalysisOptions, check_used
 from robustvit.analysis.plan import make_plan
 from robustvit.analysis.registry import STUDIES, study_of
@@ -96,7 +96,7 @@ def test_numbers_do_not_depend_on_the_batch_size_and_two_networks_share_a_run() 
                 assert value == pytest.approx(large[name]["networks"][model][key], rel=1e-3, abs=1e-4), (name, key)
 
 
-def test_labels_of_tokens_do_not_depend_on_the_batch_size_though_pictures_are_mixed() -> None:
+def test_labels_of_tokens_do_not_depend_on_the_batch_size_though_images_are_mixed() -> None:
     models = {"vit": network("vit_nano")}
     found = [
         analyze(models, "scenes-easy:5", ["token-labels"], AnalysisOptions(batch_size=size)).findings["token-labels"]["vit"]
@@ -116,7 +116,7 @@ def test_attention_of_the_trained_network_changes_more_under_more_noise() -> Non
     assert found[0].numbers["worst_5_percent"] <= found[0].numbers["mean"] < 1
 
 
-def test_pictures_without_labels_are_judged_by_the_answers_to_the_clean_ones(loose: Path) -> None:
+def test_images_without_labels_are_judged_by_the_answers_to_the_clean_ones(loose: Path) -> None:
     models = {"vit_nano": rv.create_model("vit_nano", pretrained=True)}
     found = analyze(models, loose, ["occlusion"], AnalysisOptions(masks=2, rho=0.0))
     assert found.networks["vit_nano"]["truth"] == "the network's own answers to the clean images"
@@ -128,7 +128,7 @@ def test_pictures_without_labels_are_judged_by_the_answers_to_the_clean_ones(loo
     assert labelled.networks["vit_nano"]["truth"] == "labels of the images"
 
 
-def test_a_picture_that_cannot_be_read_is_named_and_the_others_are_used(loose: Path) -> None:
+def test_a_image_that_cannot_be_read_is_named_and_the_others_are_used(loose: Path) -> None:
     (loose / "2.png").write_bytes(b"no image")
     models = {"vit_nano": rv.create_model("vit_nano", pretrained=True)}
     found = analyze(models, loose, ["stability"], QUICK)
@@ -140,16 +140,16 @@ def test_a_picture_that_cannot_be_read_is_named_and_the_others_are_used(loose: P
         analyze(models, loose, ["clusters"], QUICK)
 
 
-def test_the_pictures_of_class_folders_are_mixed_and_those_of_a_folder_keep_their_order(tmp_path: Path) -> None:
+def test_the_images_of_class_folders_are_mixed_and_those_of_a_folder_keep_their_order(tmp_path: Path) -> None:
     for label in "abc":
         (tmp_path / "set" / label).mkdir(parents=True)
         for i in range(4):
             Image.new("RGB", (8, 8), (20 * i, 9, 9)).save(tmp_path / "set" / label / f"{label}{i}.png")
-    mixed = [picture.id for picture in pictures_at(tmp_path / "set", (32, 32), limit=6)]
+    mixed = [picture.id for picture in images_at(tmp_path / "set", (32, 32), limit=6)]
     assert len({Path(name).parent.name for name in mixed}) == 3
-    assert mixed == [picture.id for picture in pictures_at(tmp_path / "set", (32, 32), limit=6)]
-    assert mixed != [picture.id for picture in pictures_at(tmp_path / "set", (32, 32), limit=6, seed=1)]
-    plain = [picture.id for picture in pictures_at(tmp_path / "set" / "a", (32, 32))]
+    assert mixed == [picture.id for picture in images_at(tmp_path / "set", (32, 32), limit=6)]
+    assert mixed != [picture.id for picture in images_at(tmp_path / "set", (32, 32), limit=6, seed=1)]
+    plain = [picture.id for picture in images_at(tmp_path / "set" / "a", (32, 32))]
     assert plain == ["a0.png", "a1.png", "a2.png", "a3.png"]
 
 
@@ -197,7 +197,7 @@ def test_settings_that_cannot_work_leave_nothing_in_the_way(tmp_path: Path) -> N
     assert (out / "analysis.json").exists()
 
 
-def test_all_does_not_hide_that_no_picture_could_be_read(loose: Path, tmp_path: Path) -> None:
+def test_all_does_not_hide_that_no_image_could_be_read(loose: Path, tmp_path: Path) -> None:
     for file in loose.iterdir():
         file.write_bytes(b"")
     with pytest.raises(ValueError, match="only 0 "):
@@ -247,7 +247,7 @@ def test_networks_in_half_precision_are_analysed() -> None:
     assert set(found.findings) == EVERY
 
 
-def test_as_many_pictures_are_shown_as_asked_for_whatever_the_batch_size() -> None:
+def test_as_many_images_are_shown_as_asked_for_whatever_the_batch_size() -> None:
     models = {"vit_nano": rv.create_model("vit_nano", num_classes=10, token_head=True)}
     options = AnalysisOptions(shown=3, batch_size=2, fit_steps=1)
     found = analyze(models, "scenes-easy:5", ["patch-corruption", "token-labels"], options).findings
@@ -255,7 +255,7 @@ def test_as_many_pictures_are_shown_as_asked_for_whatever_the_batch_size() -> No
     assert len(found["token-labels"]["vit_nano"].arrays["levels"]) == 3
 
 
-def test_a_picture_with_all_augmentations_depends_on_its_id_and_has_noise_and_another_picture_in_it() -> None:
+def test_a_image_with_all_augmentations_depends_on_its_id_and_has_noise_and_another_image_in_it() -> None:
     model = PixelNetwork(network("vit_nano"))
     pixels = torch.stack([torch.full((3, 32, 32), value, dtype=torch.uint8) for value in (40, 200)])
     first = fully_augmented(model, pixels, ["a", "b"])
@@ -270,7 +270,7 @@ def test_a_picture_with_all_augmentations_depends_on_its_id_and_has_noise_and_an
         assert 0.02 < (alone[0] != three[i]).any(0).float().mean() < 1
 
 
-def test_the_only_picture_has_no_partner_for_cutmix_and_the_result_says_so() -> None:
+def test_the_only_image_has_no_partner_for_cutmix_and_the_result_says_so() -> None:
     for count, is_alone in ((1, True), (2, False)):
         found = analyze({"vit": network("vit_nano")}, f"scenes-easy:{count}", ["token-labels"], QUICK)
         assert found.findings["token-labels"]["vit"].numbers["without_cutmix"] is is_alone
@@ -359,7 +359,7 @@ def test_options_that_concern_no_chosen_analysis_are_named() -> None:
     check_used(AnalysisOptions(masks=7, sigma=2.0, batch_size=4, seed=3), ["all"])
 
 
-def test_a_narrow_picture_counts_as_smaller_than_the_input(tmp_path: Path) -> None:
+def test_a_narrow_image_counts_as_smaller_than_the_input(tmp_path: Path) -> None:
     for name, size in (("narrow", (8, 200)), ("small", (6, 6)), ("large", (40, 64))):
         Image.new("RGB", size).save(tmp_path / f"{name}.png")
     assert analyze({"vit": network("vit_nano")}, tmp_path, ["stability"], QUICK).networks["vit"]["enlarged"] == 2
@@ -390,7 +390,7 @@ def test_a_bottleneck_needs_no_network_and_ends_where_it_stays() -> None:
     assert finding.arrays["centres"].shape == (finding.numbers["steps"] + 1, 4, 2)
 
 
-def test_large_pictures_are_shown_as_maps_of_bounded_size() -> None:
+def test_large_images_are_shown_as_maps_of_bounded_size() -> None:
     model = rv.create_model("vit_tiny_patch16_224", img_size=448, num_classes=10, depth=1)  # 784 tokens
     found = analyze({"vit": model}, "scenes-easy:1", ["attention"], AnalysisOptions(layers=(-1,)), size=(448, 448))
     arrays = found.findings["attention"]["vit"].arrays
@@ -411,7 +411,7 @@ def known_from(first: int, count: int, networks: dict[str, Any]) -> tuple[ArrayS
     return pictures, [str(i) for i in known.nonzero()[:, 0].tolist()]
 
 
-def test_figures_show_pictures_that_all_networks_know() -> None:
+def test_figures_show_images_that_all_networks_know() -> None:
     networks = {name: rv.create_model(name, pretrained=True) for name in ("vit_nano", "vit_pico")}
     pictures, known = known_from(3, 12, networks)
     assert known[0] >= "3"
@@ -426,7 +426,7 @@ def test_figures_show_pictures_that_all_networks_know() -> None:
     assert second.findings["attention"]["vit_nano"].numbers["picture"] == "1"  # as given, known or not
 
 
-def test_numbers_do_not_depend_on_which_pictures_figures_show(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_do_not_depend_on_which_images_figures_show(monkeypatch: pytest.MonkeyPatch) -> None:
     networks = {"vit": network("vit_nano")}
     pictures, known = known_from(17, 20, networks)  # the numbers of token labels are of the first 16
     what, options = ["clusters", "token-labels", "patch-corruption"], replace(QUICK, layers=(0,), fit_steps=1)

@@ -76,7 +76,7 @@ def test_maps_that_are_kept_are_those_that_are_computed_again_and_too_large_ones
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_same_picture_has_stable_attention_and_another_one_less(family: str) -> None:
+def test_the_same_image_has_stable_attention_and_another_one_less(family: str) -> None:
     model, images = network(family).train(), pictures(family)
     before = modes(model)
     same = attention_stability(model, [(images, images)])
@@ -108,7 +108,7 @@ def test_statistics_over_a_set_do_not_depend_on_how_it_is_batched(family: str) -
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_pictures_of_attention_have_the_shape_of_the_grid(family: str) -> None:
+def test_images_of_attention_have_the_shape_of_the_grid(family: str) -> None:
     model, images = network(family), pictures(family, 1)
     maps = attention_maps(model, images[0], layers=(0, -1), query=(0.3, 0.7))
     assert len(maps.layer_maps) == len(maps.query_maps) == 2
@@ -132,7 +132,7 @@ def test_noise_can_be_followed_through_a_cnn_and_nothing_else_is_asked_of_it() -
         noise_decay(nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 10)), [images])
 
 
-def test_a_set_without_pictures_is_refused() -> None:
+def test_a_set_without_images_is_refused() -> None:
     model = network("vit_nano")
     for analysis in (head_diversity, overfocus, eigenvalue_counts, noise_decay, attention_stability):
         with pytest.raises(ValueError, match="at least one"):

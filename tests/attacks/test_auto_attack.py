@@ -71,7 +71,7 @@ def test_it_is_repeatable_leaves_the_generators_alone_and_says_nothing(
     assert capfd.readouterr() == ("", "")
 
 
-def test_what_happens_to_a_picture_depends_on_its_seed_alone_and_in_groups_on_its_neighbours(
+def test_what_happens_to_a_image_depends_on_its_seed_alone_and_in_groups_on_its_neighbours(
     network: PixelNetwork, scenes: tuple[Tensor, Tensor]
 ) -> None:
     images, labels = scenes

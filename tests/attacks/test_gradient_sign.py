@@ -70,7 +70,7 @@ def test_a_perturbation_stays_within_eps_and_within_the_range_of_pixels(
     assert attacked.max() <= 1
 
 
-def test_the_random_start_of_a_picture_depends_on_seed_and_id_alone() -> None:
+def test_the_random_start_of_a_image_depends_on_seed_and_id_alone() -> None:
     model, images, labels = reference()
     whole = pgd(model, images, labels, seed=3, sample_ids=["a", "b", "c"])
     alone = pgd(model, images[2:], labels[2:], seed=3, sample_ids=["c"])
@@ -97,7 +97,7 @@ def test_a_network_keeps_its_mode_its_flags_and_its_gradients() -> None:
         assert gradient is None or torch.equal(parameter.grad, gradient)  # type: ignore[arg-type]
 
 
-def test_pictures_that_are_not_pixels_are_refused() -> None:
+def test_images_that_are_not_pixels_are_refused() -> None:
     model, images, labels = reference()
     with pytest.raises(ValueError, match=r"pixels in 0 \.\. 1, got values from"):
         pgd(model, images * 2 - 0.5, labels)

@@ -59,7 +59,7 @@ def test_the_noise_is_uniform_in_normalised_space_and_other_covers_can_be_chosen
     assert cover("pixel_uniform").max() > 0.95
 
 
-def test_a_picture_has_its_patches_whatever_the_batch() -> None:
+def test_a_image_has_its_patches_whatever_the_batch() -> None:
     images, model = pictures(), network()
     whole = cover_random(model, images, LABELS, sample_ids=list("abcd"))
     alone = cover_random(model, images[2:3], LABELS[:1], sample_ids=["c"])

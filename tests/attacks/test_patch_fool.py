@@ -146,7 +146,7 @@ def test_a_sparse_attack_changes_as_many_pixels_as_asked(pixel_choice: Any) -> N
     assert changed.tolist() == [5, 5]
 
 
-def test_what_happens_to_a_picture_does_not_depend_on_its_batch() -> None:
+def test_what_happens_to_a_image_does_not_depend_on_its_batch() -> None:
     model, (images, labels) = network_of("fan_vit_nano"), pictures(3)
     how = PatchFoolSettings(iterations=3, pixels=6)
     whole = patch_fool(model, images, labels, how, sample_ids=["a", "b", "c"])

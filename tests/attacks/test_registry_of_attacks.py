@@ -103,7 +103,7 @@ def test_pgd_says_when_its_steps_do_not_reach_as_far_as_it_may_go() -> None:
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_a_picture_is_attacked_alike_in_any_batch(name: str, network: PixelNetwork) -> None:
+def test_a_image_is_attacked_alike_in_any_batch(name: str, network: PixelNetwork) -> None:
     attack = build_attack(name, QUICK.get(name)).ready(network, sixteen(), 0)
     images = pictures()
     together = attack(network, images, LABELS, seed=4, sample_ids=["a", "b", "c"])

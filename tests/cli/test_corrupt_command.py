@@ -33,7 +33,7 @@ def copies(root: Path) -> dict[str, bytes]:
     return {p.relative_to(root).as_posix(): p.read_bytes() for p in root.rglob("*.JPEG")}
 
 
-def test_grey_palette_and_tiny_pictures_are_copied_or_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_grey_palette_and_tiny_images_are_copied_or_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = fill(tmp_path / "set", 1)
     Image.new("L", (48, 40), 7).save(source / "c0" / "grey.png")
     Image.new("P", (48, 40)).save(source / "c0" / "palette.gif")
@@ -62,7 +62,7 @@ def test_what_cannot_work_is_refused_at_once(tmp_path: Path, capsys: pytest.Capt
     assert not (tmp_path / "out").exists()
 
 
-def test_a_replaced_picture_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_replaced_image_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = fill(tmp_path / "set")
     command = ["corrupt", str(source), str(tmp_path / "out"), "--names", "contrast", "--size", "32", "--workers", "1"]
     assert main(command) == 0

@@ -30,7 +30,7 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
         )
 
     monkeypatch.setattr(contest, "CONTESTANTS", {name: shortened(name) for name in contest.CONTESTANTS})
-    monkeypatch.setattr(contest, "PICTURES", 4)
+    monkeypatch.setattr(contest, "IMAGES", 4)
 
 
 @pytest.mark.usefixtures("_short")

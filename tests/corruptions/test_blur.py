@@ -37,7 +37,7 @@ def compare(ours: Tensor, folder: str, name: str, severity: int, kind: str) -> t
 
 
 @pytest.mark.parametrize(("folder", "name", "severity"), DETERMINISTIC)
-def test_blur_in_double_precision_equals_the_published_pictures_but_for_single_values(
+def test_blur_in_double_precision_equals_the_published_images_but_for_single_values(
     folder: str, name: str, severity: int
 ) -> None:
     largest, share = compare(golden.spoil_as_published(folder, name, severity), folder, name, severity, "deterministic")
@@ -46,7 +46,7 @@ def test_blur_in_double_precision_equals_the_published_pictures_but_for_single_v
 
 
 @pytest.mark.parametrize(("folder", "name", "severity"), DETERMINISTIC)
-def test_fast_blur_differs_from_the_published_pictures_in_single_values_by_1(folder: str, name: str, severity: int) -> None:
+def test_fast_blur_differs_from_the_published_images_in_single_values_by_1(folder: str, name: str, severity: int) -> None:
     ours = corrupt(golden.picture(folder), name, severity, family=golden.FAMILIES[folder])
     largest, share = compare(ours, folder, name, severity, "deterministic")
     assert largest <= 1
@@ -54,14 +54,14 @@ def test_fast_blur_differs_from_the_published_pictures_in_single_values_by_1(fol
 
 
 @pytest.mark.parametrize(("folder", "name", "severity"), SEEDED)
-def test_glass_and_motion_blur_equal_the_published_pictures_for_the_same_random_stream(
+def test_glass_and_motion_blur_equal_the_published_images_for_the_same_random_stream(
     folder: str, name: str, severity: int
 ) -> None:
     assert compare(golden.spoil_as_published(folder, name, severity), folder, name, severity, "seeded") == (0, 0.0)
 
 
 @pytest.mark.parametrize(("folder", "severity", "angle", "file"), FIXED_ANGLES)
-def test_motion_blur_at_an_angle_equals_the_published_pictures(folder: str, severity: int, angle: float, file: str) -> None:
+def test_motion_blur_at_an_angle_equals_the_published_images(folder: str, severity: int, angle: float, file: str) -> None:
     family, images = golden.FAMILIES[folder], golden.picture(folder)
     radius, sigma = parameters("motion_blur", severity, family)
     theirs = golden.picture(folder, f"motion_fixed_angle/{file}")
@@ -74,7 +74,7 @@ def test_motion_blur_at_an_angle_equals_the_published_pictures(folder: str, seve
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(32, 40), st.integers(32, 40), st.integers(1, 4), st.integers(1, 3), st.integers(0, 2**32 - 1))
-def test_glass_blur_copies_as_a_walk_backwards_through_the_picture_would(
+def test_glass_blur_copies_as_a_walk_backwards_through_the_image_would(
     H: int, W: int, reach: int, passes: int, seed: int
 ) -> None:
     visits = (H - 2 * reach) * (W - 2 * reach)
@@ -99,7 +99,7 @@ def test_wide_defocus_brightens_as_published(radius: int) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("size", [(32, 32), (33, 97), (400, 700)])
-def test_pictures_of_any_size_and_layout_keep_their_shape(name: str, size: tuple[int, int]) -> None:
+def test_images_of_any_size_and_layout_keep_their_shape(name: str, size: tuple[int, int]) -> None:
     images = torch.randint(0, 256, (1, *size, 3), dtype=torch.uint8).permute(0, 3, 1, 2)
     spoiled = corrupt(images, name, 5, family="arbitrary")
     assert spoiled.shape == images.shape

@@ -19,12 +19,12 @@ TOLERANCE = {"brightness": 0.003, "contrast": 0.0, "saturate": 0.02, "pixelate":
 NAMES = [*TOLERANCE, "jpeg_compression"]
 
 
-def noise_picture(seed: int, *shape: int) -> Tensor:
+def noise_image(seed: int, *shape: int) -> Tensor:
     return torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
 
 
 @pytest.mark.parametrize("name", TOLERANCE)
-def test_pictures_are_the_published_ones(name: str) -> None:
+def test_images_are_the_published_ones(name: str) -> None:
     cells = golden.files("deterministic", name)
     assert len(cells) == 18
     for folder, _, severity in cells:
@@ -34,7 +34,7 @@ def test_pictures_are_the_published_ones(name: str) -> None:
         assert share <= TOLERANCE[name], (folder, severity)
 
 
-def test_jpeg_pictures_are_the_published_ones_but_for_the_library() -> None:
+def test_jpeg_images_are_the_published_ones_but_for_the_library() -> None:
     cells = golden.files("deterministic", "jpeg_compression")
     assert len(cells) == 18
     for folder, name, severity in cells:
@@ -46,8 +46,8 @@ def test_jpeg_pictures_are_the_published_ones_but_for_the_library() -> None:
 @pytest.mark.parametrize("name", NAMES)
 @given(severity=st.integers(1, 5), H=st.integers(32, 70), W=st.integers(32, 70), seed=st.integers(0, 99))
 @settings(max_examples=8, deadline=None)
-def test_a_picture_is_changed_alike_alone_and_in_a_batch(name: str, severity: int, H: int, W: int, seed: int) -> None:
-    images = noise_picture(seed, 3, 3, H, W)
+def test_a_image_is_changed_alike_alone_and_in_a_batch(name: str, severity: int, H: int, W: int, seed: int) -> None:
+    images = noise_image(seed, 3, 3, H, W)
     before = images.clone()
     together = corrupt(images, name, severity, family="arbitrary")
     alone = torch.cat([corrupt(image, name, severity, family="arbitrary")[None] for image in images])
@@ -59,7 +59,7 @@ def test_a_picture_is_changed_alike_alone_and_in_a_batch(name: str, severity: in
 
 @pytest.mark.parametrize("name", NAMES)
 def test_memory_layout_does_not_matter(name: str) -> None:
-    images = noise_picture(0, 2, 3, 48, 40)
+    images = noise_image(0, 2, 3, 48, 40)
     strided = images.contiguous(memory_format=torch.channels_last)
     assert torch.equal(corrupt(images, name, 3), corrupt(strided, name, 3))
     grey = images[:, :1]
@@ -99,7 +99,7 @@ def test_saturating_grey_makes_it_red() -> None:
 @given(severity=st.integers(1, 5), seed=st.integers(0, 99))
 @settings(max_examples=15, deadline=None)
 def test_contrast_shrinks_towards_the_mean_of_each_channel(severity: int, seed: int) -> None:
-    image = noise_picture(seed, 3, 40, 33)
+    image = noise_image(seed, 3, 40, 33)
     x = image.double() / 255
     mean = image.double().sum((1, 2), keepdim=True) / (255 * 40 * 33)
     expected = (x - mean) * [0.4, 0.3, 0.2, 0.1, 0.05][severity - 1] + mean
@@ -127,7 +127,7 @@ def test_pixelating_224_pixels_is_the_same_with_both_rules(severity: int) -> Non
 def test_pixelate_is_what_pillow_makes_of_it_at_any_size(severity: int, H: int, W: int, family: Family) -> None:
     side = SIZES.get(family)
     H, W = (side, side) if side else (H, W)
-    images = noise_picture(H * W, 2, 3, H, W)
+    images = noise_image(H * W, 2, 3, H, W)
     c = parameters("pixelate", severity, family)
     back = Image.Resampling.NEAREST if family == "arbitrary" else Image.Resampling.BOX
     for image, ours in zip(images, corrupt(images, "pixelate", severity, family=family), strict=True):
@@ -141,7 +141,7 @@ def test_pixelating_to_means_of_whole_pixels_is_what_pillow_makes_of_it(
     size: tuple[int, int], severity: int, factor: int
 ) -> None:
     H, W = size
-    image = noise_picture(0, 3, H, W)
+    image = noise_image(0, 3, H, W)
     small = Image.fromarray(image.permute(1, 2, 0).numpy()).resize((W // factor, H // factor), Image.Resampling.BOX)
     ours = corrupt(image, "pixelate", severity, family="arbitrary").permute(1, 2, 0).numpy()
     assert np.array_equal(ours, np.asarray(small.resize((W, H), Image.Resampling.NEAREST)))

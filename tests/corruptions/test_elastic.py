@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from robustvit.corruptions.registry import corrupt
 
 
-def test_the_published_stream_gives_the_published_pictures() -> None:
+def test_the_published_stream_gives_the_published_images() -> None:
     cells = golden.files("seeded", "elastic_transform")
     assert len(cells) == 13
     for folder, name, severity in cells:
@@ -23,14 +23,14 @@ def test_the_published_stream_gives_the_published_pictures() -> None:
     level=st.integers(0, 255), severity=st.integers(1, 5), size=st.sampled_from([(32, 32), (64, 64), (224, 224), (240, 330)])
 )
 @settings(max_examples=15, deadline=None)
-def test_an_empty_picture_stays_as_it_is(level: int, severity: int, size: tuple[int, int]) -> None:
+def test_an_empty_image_stays_as_it_is(level: int, severity: int, size: tuple[int, int]) -> None:
     flat = torch.full((1, 3, *size), level, dtype=torch.uint8)
     assert torch.equal(corrupt(flat, "elastic_transform", severity), flat)
 
 
 @given(severity=st.integers(1, 5), ids=st.permutations([4, 7, 9]), size=st.sampled_from([(32, 32), (48, 70), (230, 210)]))
 @settings(max_examples=12, deadline=None)
-def test_a_picture_is_changed_alike_alone_and_in_a_batch(severity: int, ids: list[int], size: tuple[int, int]) -> None:
+def test_a_image_is_changed_alike_alone_and_in_a_batch(severity: int, ids: list[int], size: tuple[int, int]) -> None:
     images = torch.randint(0, 256, (3, 3, *size), dtype=torch.uint8)
     before = images.clone()
     together = corrupt(images, "elastic_transform", severity, sample_ids=ids)

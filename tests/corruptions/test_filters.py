@@ -109,7 +109,7 @@ def test_streak_sums_pixels_along_a_line_with_the_edge_replicated(angle: float, 
     torch.testing.assert_close(whole, streak(levels.double(), radius, sigma, angle), rtol=0, atol=1e-3)
 
 
-def test_streak_stops_where_it_would_leave_a_small_picture() -> None:
+def test_streak_stops_where_it_would_leave_a_small_image() -> None:
     maps = torch.ones(1, 1, 32, 32, dtype=torch.float64)
     darkened = streak(maps, 20, 15.0, 0.0)
     k = torch.exp(-(torch.arange(41.0) ** 2) / (2 * 15.0**2))

@@ -83,7 +83,7 @@ def test_generated_frost_has_the_published_statistics_within_their_spread(folder
     assert golden.deviations(spoiled, folder_name, "frost", severity) == {}
 
 
-def test_frost_is_the_weighted_sum_of_picture_and_texture_cut_at_255() -> None:
+def test_frost_is_the_weighted_sum_of_image_and_texture_cut_at_255() -> None:
     clean = golden.picture("imagenet224")
     scene, ice = 0.7, 0.7
     spoiled = frost(clean, (scene, ice), Setting("imagenet", LegacyDraws(np.random.RandomState(3))))

@@ -22,7 +22,7 @@ def flat(level: int, count: int = 64) -> Tensor:
 
 
 @pytest.mark.parametrize(("folder", "name", "severity"), [cell for name in NAMES for cell in golden.files("seeded", name)])
-def test_noise_equals_the_published_pictures_for_the_same_random_stream(folder: str, name: str, severity: int) -> None:
+def test_noise_equals_the_published_images_for_the_same_random_stream(folder: str, name: str, severity: int) -> None:
     ours = golden.spoil_as_published(folder, name, severity)
     assert golden.difference(ours, golden.picture(folder, f"seeded/{name}_{severity}")) == (0, 0.0)
 
@@ -70,7 +70,7 @@ def test_noise_that_comes_from_light_leaves_black_black(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_pictures_of_any_size_and_layout_keep_their_shape(name: str) -> None:
+def test_images_of_any_size_and_layout_keep_their_shape(name: str) -> None:
     images = torch.randint(0, 256, (2, 33, 47, 3), dtype=torch.uint8).permute(0, 3, 1, 2)
     spoiled = golden.spoil(images, name, 3)
     assert spoiled.shape == images.shape

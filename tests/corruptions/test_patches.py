@@ -54,7 +54,7 @@ def test_exactly_as_many_patches_change_and_nothing_else() -> None:
     assert changed.flatten(1).sum(1).tolist() == [20] * 4
 
 
-def test_the_masks_are_those_of_the_pictures() -> None:
+def test_the_masks_are_those_of_the_images() -> None:
     changed = changed_patches(WHITE, occlude_patches(WHITE, share=0.3, seed=3, sample_ids=["a", "b", 7, 8]))
     assert torch.equal(changed, occlusion_masks((14, 14), share=0.3, seed=3, sample_ids=["a", "b", 7, 8]))
 
@@ -107,7 +107,7 @@ def test_the_old_name_of_dropped_patches_is_taken() -> None:
 
 @given(batch=st.permutations(range(4)), patch=st.sampled_from([8, 16, 32]), share=st.floats(0, 0.9))
 @settings(max_examples=15, deadline=None)
-def test_a_picture_is_occluded_alike_in_any_batch(batch: list[int], patch: int, share: float) -> None:
+def test_a_image_is_occluded_alike_in_any_batch(batch: list[int], patch: int, share: float) -> None:
     images = torch.randint(0, 256, (4, 3, 64, 96), dtype=torch.uint8)
     before = images.clone()
     together = occlude_patches(images[batch], patch=patch, share=share, sample_ids=batch)
@@ -141,6 +141,6 @@ def test_impossible_options_are_named(options: dict, named: str) -> None:
         occlude_patches(WHITE, **options)
 
 
-def test_normalised_pictures_are_refused() -> None:
+def test_normalised_images_are_refused() -> None:
     with refused(TypeError, "uint8"):
         occlude_patches(torch.zeros(1, 3, 32, 32))

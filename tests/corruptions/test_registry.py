@@ -31,7 +31,7 @@ def test_the_names_are_in_the_canonical_order_and_groups() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("pictures", [SMALL, ANY], ids=["cifar", "arbitrary"])
-def test_every_kind_of_picture_comes_back_as_its_kind_with_the_same_pixels(name: str, pictures: torch.Tensor) -> None:
+def test_every_kind_of_image_comes_back_as_its_kind_with_the_same_pixels(name: str, pictures: torch.Tensor) -> None:
     before = pictures.clone()
     batch = rv.corrupt(pictures, name, 3, seed=1)
     assert (batch.shape, batch.dtype) == (pictures.shape, torch.uint8)
@@ -48,7 +48,7 @@ def test_every_kind_of_picture_comes_back_as_its_kind_with_the_same_pixels(name:
 
 @settings(max_examples=25, deadline=None)
 @given(name=st.sampled_from(NAMES), severity=st.integers(1, 5), seed=st.integers(0, 2**40), order=st.permutations(range(5)))
-def test_a_picture_meets_the_same_corruption_alone_in_any_batch_and_order(
+def test_a_image_meets_the_same_corruption_alone_in_any_batch_and_order(
     name: str, severity: int, seed: int, order: list[int]
 ) -> None:
     ids = [f"picture {i}" for i in range(5)]
@@ -68,20 +68,20 @@ def test_random_corruptions_differ_by_seed_sample_and_severity(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", ["frost", "spatter", "snow"])
-def test_bgr_is_the_corruption_of_the_picture_with_red_and_blue_swapped(name: str) -> None:
+def test_bgr_is_the_corruption_of_the_image_with_red_and_blue_swapped(name: str) -> None:
     swapped = rv.corrupt(SMALL, name, 2, channel_order="bgr")
     assert torch.equal(swapped, rv.corrupt(SMALL.flip(1), name, 2).flip(1))
     assert not torch.equal(swapped, rv.corrupt(SMALL, name, 2))
 
 
 def test_the_family_goes_by_size_or_by_name() -> None:
-    picture224 = picture("imagenet224")
-    assert torch.equal(rv.corrupt(picture224, "contrast", 2), rv.corrupt(picture224, "contrast", 2, family="imagenet"))
+    image224 = picture("imagenet224")
+    assert torch.equal(rv.corrupt(image224, "contrast", 2), rv.corrupt(image224, "contrast", 2, family="imagenet"))
     assert not torch.equal(rv.corrupt(SMALL, "contrast", 2), rv.corrupt(SMALL, "contrast", 2, family="arbitrary"))
 
 
 @pytest.mark.parametrize(("folder", "name", "severity"), files("deterministic"))
-def test_deterministic_corruptions_are_the_published_pictures(folder: str, name: str, severity: int) -> None:
+def test_deterministic_corruptions_are_the_published_images(folder: str, name: str, severity: int) -> None:
     if (folder, name, severity) == ("arbitrary96x160", "zoom_blur", 5):
         pytest.skip("the published resampler blackens the last column of this one")
     ours = rv.corrupt(picture(folder), name, severity, family=FAMILIES[folder])  # type: ignore[arg-type]
@@ -95,7 +95,7 @@ def test_deterministic_corruptions_are_the_published_pictures(folder: str, name:
 
 
 @pytest.mark.parametrize(("folder", "name", "severity"), [f for f in files("seeded") if "224" not in f[0] or f[2] == 3])
-def test_the_published_random_stream_gives_the_published_pictures(folder: str, name: str, severity: int) -> None:
+def test_the_published_random_stream_gives_the_published_images(folder: str, name: str, severity: int) -> None:
     if (folder, name, severity) == ("arbitrary96x160", "snow", 5):
         pytest.skip("the published resampler blackens the last column of this one")
     clean, seed = picture(folder), 1234 + severity

@@ -86,7 +86,7 @@ def test_translating_moves_by_whole_pixels_and_uncovers_black() -> None:
     assert film[10, :, :, :3].max() == 0
 
 
-def test_scaling_by_half_halves_the_picture() -> None:
+def test_scaling_by_half_halves_the_image() -> None:
     film = perturbation_sequence(torch.full((3, 256, 256), 200, dtype=torch.uint8), "scale")
     assert (film[4, 0] > 100).sum() == 128**2
 

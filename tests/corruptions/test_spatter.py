@@ -28,12 +28,12 @@ def difference_to_published(folder: str, severity: int) -> tuple[int, float]:
 
 
 @pytest.mark.parametrize(("folder", "name", "severity"), WATER)
-def test_water_equals_the_published_pictures_for_the_same_random_stream(folder: str, name: str, severity: int) -> None:
+def test_water_equals_the_published_images_for_the_same_random_stream(folder: str, name: str, severity: int) -> None:
     assert difference_to_published(folder, severity) == (0, 0.0)
 
 
 @pytest.mark.parametrize(("folder", "name", "severity"), MUD)
-def test_mud_differs_from_the_published_pictures_by_one_level_in_single_values(folder: str, name: str, severity: int) -> None:
+def test_mud_differs_from_the_published_images_by_one_level_in_single_values(folder: str, name: str, severity: int) -> None:
     largest, share = difference_to_published(folder, severity)
     assert largest <= 1
     assert share < 2e-4

@@ -25,14 +25,14 @@ def photographs() -> Tensor:
     ("folder", "name", "severity"),
     [cell for name in ("snow", "fog") for cell in golden.files("seeded", name) if cell != ACCIDENT],
 )
-def test_snow_and_fog_equal_the_published_pictures_for_the_same_random_stream(folder: str, name: str, severity: int) -> None:
+def test_snow_and_fog_equal_the_published_images_for_the_same_random_stream(folder: str, name: str, severity: int) -> None:
     ours = golden.spoil_as_published(folder, name, severity)
     assert golden.difference(ours, golden.picture(folder, f"seeded/{name}_{severity}")) == (0, 0.0)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("severity", [1, 5])
-def test_a_picture_meets_the_same_weather_alone_and_in_a_batch(photographs: Tensor, name: str, severity: int) -> None:
+def test_a_image_meets_the_same_weather_alone_and_in_a_batch(photographs: Tensor, name: str, severity: int) -> None:
     together = golden.spoil(photographs, name, severity, ids=[7, 8, 9])
     alone = torch.cat([golden.spoil(photographs[i : i + 1], name, severity, ids=[7 + i]) for i in range(3)])
     assert torch.equal(together, alone)
@@ -63,13 +63,13 @@ def test_weather_takes_any_size_from_32_on(size: tuple[int, int], name: str) -> 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_weather_takes_pictures_that_are_not_contiguous(photographs: Tensor, name: str) -> None:
+def test_weather_takes_images_that_are_not_contiguous(photographs: Tensor, name: str) -> None:
     channels_last = photographs.contiguous(memory_format=torch.channels_last)
     assert torch.equal(golden.spoil(channels_last, name, 2), golden.spoil(photographs, name, 2))
 
 
 @pytest.mark.parametrize("severity", [1, 5])
-def test_weather_on_pictures_of_one_level_shows_the_weather_alone(severity: int) -> None:
+def test_weather_on_images_of_one_level_shows_the_weather_alone(severity: int) -> None:
     black, white = (torch.full((2, 3, 64, 64), level, dtype=torch.uint8) for level in (0, 255))
     assert not golden.spoil(black, "fog", severity).any()  # the brightest value, here black, stays as it was
     fog = golden.spoil(white, "fog", severity).double()
@@ -83,7 +83,7 @@ def test_weather_on_pictures_of_one_level_shows_the_weather_alone(severity: int)
         assert torch.all(on_white >= on_black)
 
 
-def test_fog_never_exceeds_the_brightest_value_of_the_picture(photographs: Tensor) -> None:
+def test_fog_never_exceeds_the_brightest_value_of_the_image(photographs: Tensor) -> None:
     dim = photographs // 2
     assert torch.all(golden.spoil(dim, "fog", 5).amax((1, 2, 3)) <= dim.amax((1, 2, 3)))
 

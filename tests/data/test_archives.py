@@ -36,7 +36,7 @@ def colours(pictures: object) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("prefix", ["", "set/"])
-def test_a_tar_file_has_the_same_pictures_as_the_folder(prefix: str, tmp_path: Path) -> None:
+def test_a_tar_file_has_the_same_images_as_the_folder(prefix: str, tmp_path: Path) -> None:
     members = {f"{prefix}{c}/{i}.png": png(n, i, 0) for n, c in enumerate(("cat", "dog")) for i in range(2)}
     gif = io.BytesIO()
     Image.new("RGB", (40, 36), (255, 0, 0)).save(gif, "GIF")
@@ -47,7 +47,7 @@ def test_a_tar_file_has_the_same_pictures_as_the_folder(prefix: str, tmp_path: P
     assert colours(pictures) == [(0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0), (255, 0, 0)]
 
 
-def test_tar_files_that_mix_data_sets_or_have_no_pictures_are_refused(tmp_path: Path) -> None:
+def test_tar_files_that_mix_data_sets_or_have_no_images_are_refused(tmp_path: Path) -> None:
     mixed = write_tar(tmp_path / "mixed.tar", {"val/cat/a.png": png(0, 0, 0), "imagenet-a/cat/a.png": png(0, 0, 0)})
     with refused(LayoutError, mixed, "imagenet-a", "val"):
         open_samples(mixed)

@@ -11,7 +11,7 @@ from PIL import Image
 from refusals import refused
 from timm.data.readers import create_reader
 
-from robustvit.data.layouts import LayoutError, imagenet_c_pictures, open_samples
+from robustvit.data.layouts import LayoutError, imagenet_c_images, open_samples
 from robustvit.data.readers.class_folders import is_suite
 
 
@@ -45,7 +45,7 @@ def test_a_numbering_that_differs_from_torchvisions_is_told_once(tmp_path: Path)
     for severity in range(1, 6):
         fill(tmp_path / "c" / "fog" / str(severity), ("class1", "class2", "class10"), 1)
     with pytest.warns(UserWarning, match="natural order") as told:
-        imagenet_c_pictures(tmp_path / "c", ["fog"])
+        imagenet_c_images(tmp_path / "c", ["fog"])
     assert len(told) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -79,7 +79,7 @@ def test_only_names_of_data_sets_are_suites() -> None:
     assert not any(map(is_suite, ("imagenet", "n01440764", "cifar10", "c", "cat", "cifar-10-batches-py")))
 
 
-def test_pictures_deeper_than_their_class_are_refused_with_their_place(tmp_path: Path) -> None:
+def test_images_deeper_than_their_class_are_refused_with_their_place(tmp_path: Path) -> None:
     fill(tmp_path / "set")
     fill(tmp_path / "set" / "more", ("eel",))
     with refused(LayoutError, "set/more/eel/0.png", tmp_path / "set" / "more"):
@@ -97,7 +97,7 @@ def test_imagenet_c_does_not_pass_for_clean(group: str, tmp_path: Path) -> None:
         open_samples(tmp_path)
 
 
-def test_every_kind_of_picture_is_taken_and_of_animations_the_first_frame(tmp_path: Path) -> None:
+def test_every_kind_of_image_is_taken_and_of_animations_the_first_frame(tmp_path: Path) -> None:
     (tmp_path / "cat").mkdir()
     frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue")]
     frames[0].save(tmp_path / "cat" / "a.gif", save_all=True, append_images=frames[1:])

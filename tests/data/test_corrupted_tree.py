@@ -21,7 +21,7 @@ from refusals import refused
 
 import robustvit as rv
 from robustvit.data.copies import copy_workers, source_records, tree_records
-from robustvit.data.copies.copying import Copying, copied_names, pictures_below
+from robustvit.data.copies.copying import Copying, copied_names, images_below
 from robustvit.data.copies.corrupted_tree import corrupt_tree
 
 COPYING = Copying(layout="imagenet", names=("contrast", "gaussian_noise"), severities=(1, 3), size=64, file_format="png")
@@ -45,7 +45,7 @@ def pixels(path: Path) -> torch.Tensor:
     return torch.from_numpy(np.array(Image.open(path))).permute(2, 0, 1)
 
 
-def test_imagenet_trees_have_corruption_severity_class_picture(source: Path, tmp_path: Path) -> None:
+def test_imagenet_trees_have_corruption_severity_class_image(source: Path, tmp_path: Path) -> None:
     done = corrupt_tree(source, tmp_path / "out", COPYING, workers=1)
     names = {n for n in files(tmp_path / "out") if "/" in n}
     expected = {f"{n}/{s}/{p}.png" for n in COPYING.names for s in (1, 3) for p in ("cat/a", "cat/b", "dog/c")}
@@ -53,7 +53,7 @@ def test_imagenet_trees_have_corruption_severity_class_picture(source: Path, tmp
     assert (done.written, done.present, done.skipped) == (12, 0, ())
 
 
-def test_dense_trees_keep_whole_pictures_in_their_format(source: Path, tmp_path: Path) -> None:
+def test_dense_trees_keep_whole_images_in_their_format(source: Path, tmp_path: Path) -> None:
     for name in ("a.png", "b.jpg"):
         path = source / "cat" / name
         shutil.copy(path, path.with_stem(f"{path.stem}_leftImg8bit"))
@@ -65,34 +65,34 @@ def test_dense_trees_keep_whole_pictures_in_their_format(source: Path, tmp_path:
         assert Image.open(tmp_path / layout / place / "cat/b_leftImg8bit.jpg").format == "JPEG"
 
 
-def test_labels_of_cityscapes_and_coco_are_no_pictures(source: Path, tmp_path: Path) -> None:
+def test_labels_of_cityscapes_and_coco_are_no_images(source: Path, tmp_path: Path) -> None:
     for name in ("leftImg8bit/val/bonn/b_0_leftImg8bit.png", "gtFine/val/bonn/b_0_gtFine_labelIds.png"):
         (source / name).parent.mkdir(parents=True)
         shutil.copy(source / "cat/a.png", source / name)
-    assert [p.as_posix() for p in pictures_below(source, "cityscapes")] == ["leftImg8bit/val/bonn/b_0_leftImg8bit.png"]
+    assert [p.as_posix() for p in images_below(source, "cityscapes")] == ["leftImg8bit/val/bonn/b_0_leftImg8bit.png"]
     (source / "annotations" / "panoptic_val2017").mkdir(parents=True)
     shutil.copy(source / "cat/a.png", source / "annotations/panoptic_val2017/1.png")
-    assert not any("annotations" in p.parts for p in pictures_below(source, "coco"))
+    assert not any("annotations" in p.parts for p in images_below(source, "coco"))
     with refused(ValueError, source / "cat", "_leftImg8bit.png", "a.png", "--layout coco"):
-        pictures_below(source / "cat", "cityscapes")
+        images_below(source / "cat", "cityscapes")
 
 
 def test_imagenet_trees_are_made_of_class_folders_only(source: Path) -> None:
     with refused(ValueError, source / "cat" / "a.png", "CLASS", "--layout coco"):
-        pictures_below(source / "cat", "imagenet")
+        images_below(source / "cat", "imagenet")
     with refused(ValueError, "source/cat/a.png", source):
-        pictures_below(source.parent, "imagenet")
+        images_below(source.parent, "imagenet")
 
 
-def test_hidden_files_are_no_pictures_and_links_are_followed_once(source: Path) -> None:
+def test_hidden_files_are_no_images_and_links_are_followed_once(source: Path) -> None:
     shutil.copy(source / "cat/a.png", source / "cat/.a-left.png")
     (source / "fox").symlink_to(source / "dog")
     (source / "cat" / "circle").symlink_to(source)
-    assert {p.as_posix() for p in pictures_below(source, "imagenet")} >= {"cat/a.png", "cat/b.jpg"}
-    assert not any(p.name.startswith(".") for p in pictures_below(source, "imagenet"))
+    assert {p.as_posix() for p in images_below(source, "imagenet")} >= {"cat/a.png", "cat/b.jpg"}
+    assert not any(p.name.startswith(".") for p in images_below(source, "imagenet"))
 
 
-def test_a_file_is_what_corrupt_makes_of_the_picture_with_its_path_as_id(source: Path, tmp_path: Path) -> None:
+def test_a_file_is_what_corrupt_makes_of_the_image_with_its_path_as_id(source: Path, tmp_path: Path) -> None:
     copying = replace(COPYING, layout="coco", size=None, seed=5)
     corrupt_tree(source, tmp_path / "out", copying, workers=1)
     ours = pixels(tmp_path / "out/gaussian_noise_3/dog/c.png")
@@ -107,7 +107,7 @@ def test_processes_and_machines_write_the_same_files_as_one(source: Path, tmp_pa
     assert one == two
 
 
-def test_there_may_be_more_processes_than_pictures(source: Path, tmp_path: Path) -> None:
+def test_there_may_be_more_processes_than_images(source: Path, tmp_path: Path) -> None:
     done = corrupt_tree(source, tmp_path / "out", COPYING, workers=2, rank=4, world=5)
     assert (done.written, done.present, done.skipped) == (0, 0, ())
 
@@ -155,7 +155,7 @@ def test_checksums_are_those_of_the_files(source: Path, tmp_path: Path) -> None:
         assert hashlib.sha256((out / name).read_bytes()).hexdigest() == digest
 
 
-def test_unreadable_and_tiny_pictures_are_named(source: Path, tmp_path: Path) -> None:
+def test_unreadable_and_tiny_images_are_named(source: Path, tmp_path: Path) -> None:
     (source / "dog" / "bad.png").write_text("no picture")
     Image.new("RGB", (20, 20)).save(source / "dog" / "tiny.png")
     done = corrupt_tree(source, tmp_path / "out", COPYING, workers=1)
@@ -180,7 +180,7 @@ def test_wrong_places_are_refused(source: Path, tmp_path: Path) -> None:
         corrupt_tree(tmp_path / "empty", tmp_path / "out", COPYING)
 
 
-def test_two_pictures_never_become_one_file(source: Path, tmp_path: Path) -> None:
+def test_two_images_never_become_one_file(source: Path, tmp_path: Path) -> None:
     Image.new("RGB", (64, 64)).save(source / "cat" / "a.jpg")
     with refused(ValueError, "cat/a.jpg", "cat/a.png"):
         corrupt_tree(source, tmp_path / "out", COPYING, workers=1)
@@ -335,7 +335,7 @@ def repaint(path: Path, size: tuple[int, int] = (90, 120), later_ns: int = 10**9
 
 
 @pytest.mark.parametrize("size", [(90, 120), (70, 70)])
-def test_a_picture_that_was_replaced_in_place_is_copied_again(size: tuple[int, int], source: Path, tmp_path: Path) -> None:
+def test_a_image_that_was_replaced_in_place_is_copied_again(size: tuple[int, int], source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     corrupt_tree(source, out, COPYING, workers=1)
     repaint(source / "cat/a.png", size)
@@ -357,7 +357,7 @@ def sums(root: Path) -> list[str]:
     return sorted(line for path in root.glob("checksums-*") for line in path.read_text().splitlines())
 
 
-def test_a_picture_that_only_looks_newer_is_not_copied_again(
+def test_a_image_that_only_looks_newer_is_not_copied_again(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, read = tmp_path / "out", []
@@ -383,7 +383,7 @@ def test_a_change_is_found_however_the_work_is_shared_out(source: Path, tmp_path
     assert sums(out) == sums(tmp_path / "fresh")
 
 
-def test_old_copies_of_a_changed_picture_do_not_stay_where_this_run_makes_none(source: Path, tmp_path: Path) -> None:
+def test_old_copies_of_a_changed_image_do_not_stay_where_this_run_makes_none(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     corrupt_tree(source, out, COPYING, workers=1)
     repaint(source / "cat/a.png")

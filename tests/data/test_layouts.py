@@ -13,7 +13,7 @@ from class_tree import fill
 from refusals import refused
 
 from robustvit.corruptions.registry import corruption_names
-from robustvit.data.layouts import LayoutError, cifar_c_pictures, imagenet_c_pictures, open_samples, suite_folder
+from robustvit.data.layouts import LayoutError, cifar_c_images, imagenet_c_images, open_samples, suite_folder
 from robustvit.data.readers.cifar_classes import CIFAR_CLASSES
 
 NOISE = corruption_names("noise")
@@ -31,7 +31,7 @@ def test_the_tree_of_imagenet_c_is_read_flat_or_as_published_in_groups(grouped: 
     for name in NOISE:
         for severity in range(1, 6):
             fill(root / name / str(severity), ("n1", "n2"), 1)
-    cells = imagenet_c_pictures(tmp_path, NOISE)
+    cells = imagenet_c_images(tmp_path, NOISE)
     assert cells is not None
     assert list(cells) == [(name, severity) for name in NOISE for severity in range(1, 6)]
     assert [p.id for p in cells["shot_noise", 3]] == ["n1/0.png", "n2/0.png"]
@@ -40,8 +40,8 @@ def test_the_tree_of_imagenet_c_is_read_flat_or_as_published_in_groups(grouped: 
 def test_what_is_missing_of_imagenet_c_is_named(tmp_path: Path) -> None:
     fill(tmp_path / "fog" / "1")
     with refused(LayoutError, tmp_path, "gaussian_noise/1"):
-        imagenet_c_pictures(tmp_path, NOISE)
-    assert imagenet_c_pictures(fill(tmp_path / "plain"), NOISE) is None
+        imagenet_c_images(tmp_path, NOISE)
+    assert imagenet_c_images(fill(tmp_path / "plain"), NOISE) is None
 
 
 def fill_cifar_c(folder: Path, labels: int = 2, names: tuple[str, ...] = NOISE) -> Path:
@@ -53,31 +53,31 @@ def fill_cifar_c(folder: Path, labels: int = 2, names: tuple[str, ...] = NOISE) 
 
 
 def test_the_arrays_of_cifar_c_are_cut_by_severity(tmp_path: Path) -> None:
-    cells = cifar_c_pictures(fill_cifar_c(tmp_path / "CIFAR-10-C"), NOISE)
+    cells = cifar_c_images(fill_cifar_c(tmp_path / "CIFAR-10-C"), NOISE)
     third = [(p.target(), p.open().getpixel((0, 0))[0]) for p in cells["impulse_noise", 3]]
     assert third == [(0, 4), (1, 5)]
     assert {cell.name for cell in cells.values()} == {str(tmp_path / "CIFAR-10-C")}
     (tmp_path / "CIFAR-10-C" / "shot_noise.npy").unlink()
     with refused(LayoutError, "shot_noise.npy", "CORRUPTION.npy"):
-        cifar_c_pictures(tmp_path / "CIFAR-10-C", NOISE)
+        cifar_c_images(tmp_path / "CIFAR-10-C", NOISE)
 
 
 def test_the_arrays_of_cifar_c_have_the_classes_of_their_data_set(tmp_path: Path) -> None:
     assert (len(CIFAR_CLASSES["cifar10"]), len(CIFAR_CLASSES["cifar100"])) == (10, 100)
     root = fill_cifar_c(tmp_path, labels=100)
-    assert cifar_c_pictures(root, NOISE, kind="cifar100")["shot_noise", 1].classes[99] == "worm"
+    assert cifar_c_images(root, NOISE, kind="cifar100")["shot_noise", 1].classes[99] == "worm"
     with refused(LayoutError, "0 to 99", "cifar10", "0 to 9"):
-        cifar_c_pictures(root, NOISE, kind="cifar10")
+        cifar_c_images(root, NOISE, kind="cifar10")
 
 
 def test_arrays_of_another_shape_or_damaged_ones_are_explained(tmp_path: Path) -> None:
     root = fill_cifar_c(tmp_path)
     np.save(root / "shot_noise.npy", np.zeros((10, 32, 32), np.uint8))
     with refused(LayoutError, "shot_noise.npy", "uint8 [10, 32, 32]", "uint8 [N, 32, 32, 3]"):
-        cifar_c_pictures(root, NOISE)
+        cifar_c_images(root, NOISE)
     (root / "shot_noise.npy").write_bytes(b"\x93NUMPY")
     with refused(LayoutError, "shot_noise.npy"):
-        cifar_c_pictures(root, NOISE)
+        cifar_c_images(root, NOISE)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def save_cifar10(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("source", ["{}", "{}/cifar-10-batches-py", "cifar10:{}"])
-def test_the_test_pictures_of_cifar_are_read(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_test_images_of_cifar_are_read(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save_cifar10(tmp_path, monkeypatch)
     pictures = open_samples(source.format(tmp_path))
     assert pictures.classes == CIFAR_CLASSES["cifar10"]

@@ -11,7 +11,7 @@ from PIL import Image
 from refusals import refused
 from torchvision.datasets import ImageFolder
 
-from robustvit.data.samples import ArraySamples, DatasetSamples, SomeSamples, UnreadablePictureError, read_picture
+from robustvit.data.samples import ArraySamples, DatasetSamples, SomeSamples, UnreadablePictureError, read_image
 
 RAMP = np.arange(48 * 40, dtype=np.int64).reshape(48, 40) % 256
 
@@ -22,33 +22,33 @@ def test_every_mode_becomes_rgb_of_the_same_size(mode: str, tmp_path: Path) -> N
     suffix = "tif" if mode in ("CMYK", "HSV", "YCbCr") else "png"
     path = tmp_path / f"a.{suffix}"
     (image if mode != "HSV" else image.convert("RGB")).save(path)
-    read = read_picture(path)
+    read = read_image(path)
     assert (read.mode, read.size) == ("RGB", (40, 48))
 
 
 def test_grey_is_repeated_in_three_channels(tmp_path: Path) -> None:
     Image.fromarray(RAMP.astype(np.uint8)).save(tmp_path / "a.png")
-    read = np.array(read_picture(tmp_path / "a.png"))
+    read = np.array(read_image(tmp_path / "a.png"))
     assert (read == RAMP[..., None]).all()
 
 
 def test_sixteen_bits_are_scaled_to_eight(tmp_path: Path) -> None:
     Image.fromarray((RAMP * 257).astype(np.uint16)).save(tmp_path / "a.png")
-    assert (np.array(read_picture(tmp_path / "a.png"))[..., 0] == RAMP).all()
+    assert (np.array(read_image(tmp_path / "a.png"))[..., 0] == RAMP).all()
 
 
-def test_a_dark_picture_of_sixteen_bits_stays_dark(tmp_path: Path) -> None:
+def test_a_dark_image_of_sixteen_bits_stays_dark(tmp_path: Path) -> None:
     Image.fromarray(RAMP.astype(np.uint16)).save(tmp_path / "a.png")  # values up to 255 of 65535
     with Image.open(tmp_path / "a.png") as image:
         assert image.mode == "I;16"
-    assert np.array(read_picture(tmp_path / "a.png")).max() == 0
-    assert (np.array(read_picture(Image.fromarray(RAMP.astype(np.int32))))[..., 0] == RAMP).all()  # "I" holds 8 bits as well
+    assert np.array(read_image(tmp_path / "a.png")).max() == 0
+    assert (np.array(read_image(Image.fromarray(RAMP.astype(np.int32))))[..., 0] == RAMP).all()  # "I" holds 8 bits as well
 
 
 def test_of_an_animation_the_first_frame_is_taken(tmp_path: Path) -> None:
     frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue")]
     frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
-    assert read_picture(tmp_path / "a.gif").getpixel((0, 0)) == (255, 0, 0)
+    assert read_image(tmp_path / "a.gif").getpixel((0, 0)) == (255, 0, 0)
 
 
 def test_truncated_empty_and_foreign_files_are_unreadable(tmp_path: Path) -> None:
@@ -58,10 +58,10 @@ def test_truncated_empty_and_foreign_files_are_unreadable(tmp_path: Path) -> Non
     (tmp_path / "text.jpg").write_text("no picture")
     for name in ("cut.jpg", "empty.jpg", "text.jpg", "missing.jpg"):
         with pytest.raises(UnreadablePictureError):
-            read_picture(tmp_path / name)
+            read_image(tmp_path / name)
 
 
-def test_arrays_and_datasets_give_their_pictures() -> None:
+def test_arrays_and_datasets_give_their_images() -> None:
     images = np.random.default_rng(0).integers(0, 255, (3, 32, 32, 3), np.uint8)
     tensors = [(torch.from_numpy(image).permute(2, 0, 1), i) for i, image in enumerate(images)]
     for pictures in (ArraySamples(images, [0, 1, 2], "arrays"), DatasetSamples(tensors, "tensors")):
@@ -98,7 +98,7 @@ class Counted:
         return Image.new("RGB", (8, 8), (i, 0, 0)), 5 + i
 
 
-def test_a_dataset_decodes_when_a_picture_is_opened_and_not_before() -> None:
+def test_a_dataset_decodes_when_a_image_is_opened_and_not_before() -> None:
     dataset = Counted()
     pictures = list(DatasetSamples(dataset))
     assert dataset.decoded == []
@@ -106,7 +106,7 @@ def test_a_dataset_decodes_when_a_picture_is_opened_and_not_before() -> None:
     assert (pictures[0].target(), pictures[0].target(), dataset.decoded) == (5, 5, [2, 0])
 
 
-def test_a_damaged_picture_of_a_dataset_is_unreadable_and_does_not_stop_the_others() -> None:
+def test_a_damaged_image_of_a_dataset_is_unreadable_and_does_not_stop_the_others() -> None:
     _, broken, last = DatasetSamples(Counted())
     with refused(UnreadablePictureError, "image file is truncated"):
         broken.open()
@@ -135,7 +135,7 @@ def test_a_dataset_without_pairs_is_explained() -> None:
         DatasetSamples([{"image": 1}], "mine").at(0).open()
 
 
-def test_some_pictures_are_reached_by_position_where_the_set_allows_it() -> None:
+def test_some_images_are_reached_by_position_where_the_set_allows_it() -> None:
     images = np.arange(5, dtype=np.uint8).repeat(32 * 32 * 3).reshape(5, 32, 32, 3)
     some = SomeSamples(ArraySamples(images, range(5), "arrays"), [4, 1])
     assert [p.id for p in some] == ["1", "4"]

@@ -71,7 +71,7 @@ def test_seed_and_index_give_other_scenes() -> None:
     assert len({image.numpy().tobytes() for image in images}) == 4
 
 
-def test_the_pictures_never_change() -> None:
+def test_the_images_never_change() -> None:
     """Results are compared across versions and machines: a change here makes them another data set."""
     batch = scenes_batch(0, range(64))
     assert hashlib.sha256(batch.images.numpy().tobytes()).hexdigest()[:16] == "867c9d4b954d32e3"
@@ -99,7 +99,7 @@ def test_boxes_are_tight_around_the_visible_pixels(size: int | tuple[int, int]) 
             assert box.tolist() == [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
 
 
-def test_a_scene_is_the_same_picture_at_every_size() -> None:
+def test_a_scene_is_the_same_image_at_every_size() -> None:
     small, large = scenes_batch(0, range(100), 32), scenes_batch(0, range(100), 96)
     means = large.images.float().reshape(100, 3, 32, 3, 32, 3).mean((3, 5))
     assert (means - small.images.float()).abs().mean() < 8
@@ -107,7 +107,7 @@ def test_a_scene_is_the_same_picture_at_every_size() -> None:
     assert (large.labels == small.labels).float().mean() > 0.97
 
 
-def test_objects_lie_inside_the_picture() -> None:
+def test_objects_lie_inside_the_image() -> None:
     for s in scenes_batch(5, range(100), 64):
         border = torch.cat([s.semantic[0], s.semantic[-1], s.semantic[:, 0], s.semantic[:, -1]])
         assert (border == 0).all()
@@ -176,7 +176,7 @@ def test_a_loader_with_workers_yields_the_same_as_the_data_set() -> None:
         assert torch.equal(torch.cat(labels), data.tensors()[1])
 
 
-def test_splits_and_seeds_share_no_picture() -> None:
+def test_splits_and_seeds_share_no_image() -> None:
     sets = [Scenes(split, 50, seed=seed) for split in ("train", "val", "test") for seed in (0, 1)]
     pictures = {image.numpy().tobytes() for data in sets for image in data.tensors()[0]}
     assert len(pictures) == 300

@@ -259,7 +259,7 @@ class Rounds(nn.Module):
         (dict(attacks=["fgsm"], size=(20, 20)), "20x20"),
     ],
 )
-def test_what_cannot_work_is_refused_before_any_picture_is_opened(model: Any, options: dict[str, Any], told: str) -> None:
+def test_what_cannot_work_is_refused_before_any_image_is_opened(model: Any, options: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         rv.evaluate(model, "scenes-easy:4", "clean", **options)
 
@@ -280,7 +280,7 @@ def greys(*values: int) -> list[tuple[Image.Image, int]]:
     return [(Image.fromarray(np.full((32, 32, 3), value, np.uint8)), 0) for value in values]
 
 
-def test_pictures_without_a_finite_gradient_stay_as_they_are() -> None:
+def test_images_without_a_finite_gradient_stay_as_they_are() -> None:
     results = rv.evaluate(Unsure(), greys(20, 40), "clean", attacks=[build_attack("pgd", {"random_start": False})], examples=1)
     cell = results.models[0].cells[-1]
     assert cell.no_answer == 2
@@ -303,7 +303,7 @@ def test_a_batch_that_does_not_fit_memory_names_its_size_and_the_option() -> Non
     assert rv.evaluate(TooLarge(), greys(10, 100, 200), "clean", attacks=["fgsm"], batch_size=1, examples=0).models[0].cells
 
 
-def test_a_trained_corruption_network_is_named_and_has_to_fit_the_pictures(model: Any, tmp_path: Path) -> None:
+def test_a_trained_corruption_network_is_named_and_has_to_fit_the_images(model: Any, tmp_path: Path) -> None:
     tiny = ["data.train=scenes:8", "data.val=", "loop.batch_size=8", "schedule.epochs=1", "loop.device=cpu"]
     small = ["model.name=vit_nano", "model.options={embed_dim: 32, depth: 2, num_heads: 2}"]
     rv.train(rv.load_config(None, [*tiny, *small, "methods.afat={}"]), tmp_path / "afat")

@@ -45,7 +45,7 @@ def test_a_mean_that_is_0_in_every_draw_has_an_interval_and_a_retention_that_nev
     assert right.summary["retention"] == Value(1.0, None, None)
 
 
-def test_networks_that_no_picture_tells_apart_are_not_called_chance(pictures: Path) -> None:
+def test_networks_that_no_image_tells_apart_are_not_called_chance(pictures: Path) -> None:
     results = rv.evaluate({"a": Wrong(), "b": Wrong(), "c": ByGrey()}, pictures, "pixelate", examples=0)
     same = results.between("a", "b")[0].summary["mean_accuracy"]
     assert same == Value(0.0, None, None)
@@ -70,7 +70,7 @@ def test_terminal_csv_json_and_report_show_the_same_interval(
         assert float(next(csv.DictReader(file))["low"]) == pytest.approx(low)
 
 
-def test_few_pictures_are_noted_where_a_bootstrap_is_used(pictures: Path) -> None:
+def test_few_images_are_noted_where_a_bootstrap_is_used(pictures: Path) -> None:
     of_one_cell = rv.evaluate(ByGrey(), pictures, "clean")
     assert of_one_cell.remarks() == []
     [(names, note)] = rv.evaluate(ByGrey(), pictures, "fog", examples=0).remarks()

@@ -169,7 +169,7 @@ def test_an_untrained_network_is_called_that_and_no_mismatch(tmp_path: Path) -> 
     assert not list((tmp_path / "out").glob("class_map*"))
 
 
-def test_answers_of_imagenet_networks_have_imagenets_names_where_the_pictures_have_none() -> None:
+def test_answers_of_imagenet_networks_have_imagenets_names_where_the_images_have_none() -> None:
     results = rv.evaluate(ByColour(), unnamed(2, 207), "clean", predictions=True)
     row = next(results.predictions[0].rows())
     assert (row["prediction"], row["label"]) == (imagenet_label(207), imagenet_label(208))

@@ -83,7 +83,7 @@ def test_a_network_alone_is_compared_with_nothing() -> None:
     assert rv.evaluate(Rounds(0), Scenes("test", 3), "clean", protocol="none", examples=0).differences == ()
 
 
-def test_only_pictures_that_both_networks_saw_are_compared(tmp_path: Path) -> None:
+def test_only_images_that_both_networks_saw_are_compared(tmp_path: Path) -> None:
     save_classes(tmp_path, {f"c{k}": k for k in range(9)}, side=50)
     save_classes(tmp_path, {"c9": 9}, side=40)
     networks = {"small": ByGrey(), "large": ByGrey(side=48)}

@@ -54,7 +54,7 @@ def test_the_clean_cell_is_the_accuracy_of_the_network(model: Any, scenes: Scene
     assert results.clean == pytest.approx(float(right))
 
 
-def test_every_cell_is_the_accuracy_on_corrupt_pictures(model: Any, scenes: Scenes) -> None:
+def test_every_cell_is_the_accuracy_on_corrupt_images(model: Any, scenes: Scenes) -> None:
     results = rv.evaluate(model, scenes, "noise", protocol="none", seed=3)
     images = torch.stack([image for image, _ in scenes])
     labels = torch.tensor([label for _, label in scenes])
@@ -135,7 +135,7 @@ def test_an_interrupted_run_goes_on_and_ends_as_if_nothing_had_happened(model: A
     assert not (tmp_path / "unfinished").exists()
 
 
-def test_unreadable_pictures_are_named_and_left_out(model: Any, tmp_path: Path) -> None:
+def test_unreadable_images_are_named_and_left_out(model: Any, tmp_path: Path) -> None:
     class_tree(tmp_path, [f"c{i}" for i in range(10)])
     (tmp_path / "c3" / "bad.jpg").write_text("no image")
     results = rv.evaluate(model, tmp_path, ["clean", "noise"])
@@ -143,7 +143,7 @@ def test_unreadable_pictures_are_named_and_left_out(model: Any, tmp_path: Path) 
     assert {c.images for c in results.models[0].cells} == {10}
 
 
-def test_grey_and_single_pictures_work(model: Any, tmp_path: Path) -> None:
+def test_grey_and_single_images_work(model: Any, tmp_path: Path) -> None:
     class_tree(tmp_path, [f"c{i}" for i in range(9)], count=0)
     (tmp_path / "c9").mkdir()
     Image.new("L", (50, 40), 77).save(tmp_path / "c9" / "grey.png")
@@ -265,7 +265,7 @@ def test_the_network_is_left_in_training_mode_even_after_an_error(model: Any, sc
     assert network.training
 
 
-def test_a_frost_folder_without_pictures_is_found_before_the_work(model: Any, scenes: Scenes, tmp_path: Path) -> None:
+def test_a_frost_folder_without_images_is_found_before_the_work(model: Any, scenes: Scenes, tmp_path: Path) -> None:
     with pytest.raises((ValueError, FileNotFoundError)):
         rv.evaluate(model, scenes, "weather", frost_folder=tmp_path, output=tmp_path / "out")
     assert not (tmp_path / "out").exists()

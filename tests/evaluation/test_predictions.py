@@ -99,7 +99,7 @@ def test_answers_that_were_asked_for_once_stay_up_to_date(pictures: Path, tmp_pa
 
 
 @pytest.mark.parametrize("attacks", [[], ["fgsm"]])
-def test_pictures_for_the_report_are_made_where_a_finished_run_has_none(
+def test_images_for_the_report_are_made_where_a_finished_run_has_none(
     attacks: list[str], pictures: Path, tmp_path: Path
 ) -> None:
     how: Any = dict(suite="fog", severity=3, attacks=attacks, output=tmp_path)

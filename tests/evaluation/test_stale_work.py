@@ -126,7 +126,7 @@ def rename(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [replace_contents, touch, rename])
-def test_pictures_that_changed_are_noticed_in_a_finished_and_in_an_unfinished_run(
+def test_images_that_changed_are_noticed_in_a_finished_and_in_an_unfinished_run(
     change: Any, pictures: Path, tmp_path: Path
 ) -> None:
     quick(ByGrey(), pictures, tmp_path / "finished")

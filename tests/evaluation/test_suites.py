@@ -56,7 +56,7 @@ def test_clean_images_beside_imagenet_c_give_retention(imagenet_c: Path) -> None
     assert [m.protocol["name"] for m in model.measurements] == ["model", "crop"]
 
 
-def test_a_subset_of_a_suite_of_files_has_the_same_pictures_in_every_cell(tmp_path: Path) -> None:
+def test_a_subset_of_a_suite_of_files_has_the_same_images_in_every_cell(tmp_path: Path) -> None:
     for name in rv.corruption_names("common15"):
         for severity in range(1, 6):
             folder = save_classes(tmp_path / name / str(severity), RIGHT)
@@ -82,7 +82,7 @@ def test_imagenet_c_made_in_memory_passes_through_jpeg_unless_told_not_to(tmp_pa
     assert rv.evaluate(ByGrey(side=64), tmp_path, "noise", limit=2).models[0].measurements[0].corruption["jpeg"] == "no"
 
 
-def test_pictures_that_do_not_fit_are_refused_before_the_work(imagenet_c: Path) -> None:
+def test_images_that_do_not_fit_are_refused_before_the_work(imagenet_c: Path) -> None:
     with pytest.raises(ValueError, match=r"do not fit the protocol 'crop' of imagenet-c .*--protocol model"):
         rv.evaluate(ByGrey(side=48), imagenet_c, "imagenet-c")
     resized = rv.evaluate(ByGrey(side=48), imagenet_c, "imagenet-c", protocol="model")
@@ -166,7 +166,7 @@ def test_a_second_suite_keeps_its_own_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("side", [32, 60, 130, 222])
-def test_patches_divide_pictures_of_any_usual_size(side: int, tmp_path: Path) -> None:
+def test_patches_divide_images_of_any_usual_size(side: int, tmp_path: Path) -> None:
     save_classes(tmp_path, {"c0": 0, "c1": 1}, side)
     model = rv.evaluate(ByGrey(2, side), tmp_path, "patches").models[0]
     assert side % model.measurements[0].corruption["patch"] == 0

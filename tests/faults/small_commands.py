@@ -110,10 +110,10 @@ def shorten_demo() -> None:
         )
 
     contest.CONTESTANTS = {name: short(name, config) for name, config in contest.CONTESTANTS.items()}
-    contest.PICTURES = 2
+    contest.IMAGES = 2
 
 
-def make_pictures(root: Path) -> None:
+def make_images(root: Path) -> None:
     """What `corrupt` copies."""
     values = np.random.default_rng(0).integers(0, 256, (6, 40, 40, 3), np.uint8)
     for i in range(6):

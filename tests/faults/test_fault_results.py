@@ -14,7 +14,7 @@ import pytest
 from damage import damage_file
 from fault_cases import command, draws_of, left_over, numbered
 from killing import Kill, run_command
-from small_commands import COMMANDS, make_pictures, stored_json
+from small_commands import COMMANDS, make_images, stored_json
 
 KINDS = ("eval", "train", "corrupt", "analyze", "sweep", "attack")
 READ_BACK = re.compile(
@@ -28,7 +28,7 @@ READ_BACK = re.compile(
 def bases(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Any]]:
     """(folder, numbers): NAME-whole is finished there, NAME-begun was killed half-way."""
     root = tmp_path_factory.mktemp("bases")
-    make_pictures(root)
+    make_images(root)
     known: dict[str, tuple[Path, Any]] = {}
 
     def made(name: str) -> tuple[Path, Any]:

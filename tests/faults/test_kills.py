@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fault_cases import draws_of, left_over
 from killing import Ended, Kill, run_command
-from small_commands import COMMANDS, make_pictures
+from small_commands import COMMANDS, make_images
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 KILLS = {"train": 10, "eval": 9, "corrupt": 8, "analyze": 6, "attack": 6, "sweep": 6, "demo": 5}
@@ -26,7 +26,7 @@ MOMENTS = ("clean-up", "work", "time")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Ended, Any]]:
     """(folder of what it reads, how it ended, its result) of a command that nobody disturbs; each is run once."""
     root = tmp_path_factory.mktemp("undisturbed")
-    make_pictures(root)
+    make_images(root)
     known: dict[str, tuple[Path, Ended, Any]] = {}
 
     def run(name: str) -> tuple[Path, Ended, Any]:

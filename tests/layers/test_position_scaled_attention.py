@@ -70,7 +70,7 @@ def test_a_ramp_over_queries_or_keys_stays_that_ramp(side: str, axis: int, after
 
 
 @pytest.mark.parametrize("after", [(12, 20), (3, 7)], ids=str)
-def test_a_mask_of_queries_or_keys_alone_is_resized_as_a_picture_is(after: tuple[int, int]) -> None:
+def test_a_mask_of_queries_or_keys_alone_is_resized_as_a_image_is(after: tuple[int, int]) -> None:
     before = (4, 5)
     picture = torch.randn(1, 1, *before)
     expected = F.interpolate(picture, size=after, mode="bicubic", align_corners=False).flatten()

@@ -69,7 +69,7 @@ def _hooks(network: nn.Module) -> int:
 
 @CHUNKS
 @EVERY_BACKBONE
-def test_the_loss_of_a_batch_is_the_mean_over_its_pictures(key: str, chunk: int) -> None:
+def test_the_loss_of_a_batch_is_the_mean_over_its_images(key: str, chunk: int) -> None:
     network, images = build_backbone(key).eval(), pictures(key, 3)
     single = torch.stack([adl_of(network, image[None], chunk=chunk) for image in images])
     assert single.std() > 1e-4

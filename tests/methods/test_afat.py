@@ -356,7 +356,7 @@ def test_the_scorer_starts_from_the_seed_of_the_run_and_leaves_global_randomness
 
 @pytest.mark.parametrize("selection", ["adversarial", "random"])
 @pytest.mark.parametrize("noise", ["unit_normalised", "pixel_uniform", "zero"])
-def test_what_happens_to_a_picture_depends_on_its_seed_alone(selection: str, noise: str) -> None:
+def test_what_happens_to_a_image_depends_on_its_seed_alone(selection: str, noise: str) -> None:
     network, images = small_network("vit"), pictures(6)
     method = AfatConfig(selection=selection, noise=noise, joint_batch=True).build(context_of(network))  # type: ignore[arg-type]
     whole = method.companion(make_step(network, images, seeds=range(6)))
@@ -403,7 +403,7 @@ def test_the_side_of_the_patches_is_that_of_most_tokens_and_asking_for_it_change
         token_stride(network, (30, 30))
 
 
-def test_other_patch_sizes_and_long_pictures_work() -> None:
+def test_other_patch_sizes_and_long_images_work() -> None:
     network = small_network("fan_vit")
     method = AfatConfig(patch_size=8, joint_batch=True).build(context_of(network, img_size=(32, 64)))
     images = pictures().repeat(1, 1, 1, 2)
@@ -428,7 +428,7 @@ def test_wrong_options_are_explained(options: dict[str, Any], message: str) -> N
 
 
 @pytest.mark.parametrize(("family", "is_joint"), [("fan_vit", False), ("vit", True)])
-def test_pictures_go_in_one_batch_by_default_only_where_no_batch_norm_mixes_them(family: str, is_joint: bool) -> None:
+def test_images_go_in_one_batch_by_default_only_where_no_batch_norm_mixes_them(family: str, is_joint: bool) -> None:
     context = context_of(small_network(family))
     assert AfatConfig().build(context).is_joint is is_joint
     assert AfatConfig(joint_batch=not is_joint).build(context).is_joint is not is_joint

@@ -27,7 +27,7 @@ def test_prefix_tokens_take_no_part() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**31), st.integers(1, 4))
-def test_a_batch_costs_the_mean_of_its_pictures_and_equal_features_cost_nothing(seed: int, batch: int) -> None:
+def test_a_batch_costs_the_mean_of_its_images_and_equal_features_cost_nothing(seed: int, batch: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     clean, corrupted = torch.randn(2, batch, 4, 3, generator=generator)
     single = [alignment_loss([clean[i : i + 1]], [corrupted[i : i + 1]]) for i in range(batch)]

@@ -102,7 +102,7 @@ def test_terms_are_the_weighted_equations() -> None:
     torch.testing.assert_close(hard, 0.5 * hard_distillation(step.outputs.answer, expected))
 
 
-def test_the_teacher_sees_the_students_pictures_in_its_own_normalisation() -> None:
+def test_the_teacher_sees_the_students_images_in_its_own_normalisation() -> None:
     network, pixels = build_backbone("vit"), torch.rand(2, 3, 32, 32)
     mean, std = (torch.tensor(values)[:, None, None] for values in (MEAN, STD))
     step = make_step(network, (pixels - mean) / std)

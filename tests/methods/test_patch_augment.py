@@ -72,7 +72,7 @@ def test_a_crop_enlarges_a_square_of_85_to_100_percent_of_the_patch() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**31), st.sampled_from([4, 8, 16]), st.permutations(range(4)))
-def test_what_happens_to_a_picture_depends_on_its_seed_alone(seed: int, side: int, order: list[int]) -> None:
+def test_what_happens_to_a_image_depends_on_its_seed_alone(seed: int, side: int, order: list[int]) -> None:
     config = PatchAugmentConfig(patch_size=side, crop_prob=0.5, noise_prob=0.5, flip_prob=0.5)
     x, seeds = pictures(4, seed), torch.arange(seed, seed + 4)
     whole = augment(x, config, seeds.tolist())
@@ -99,7 +99,7 @@ def test_every_backbone_learns_from_augmented_patches(family: str) -> None:
     assert method.state_dict() == {}
 
 
-def test_the_term_is_the_weighted_cross_entropy_of_the_augmented_pictures() -> None:
+def test_the_term_is_the_weighted_cross_entropy_of_the_augmented_images() -> None:
     network = small_network("vit")
     method = PatchAugmentConfig(weight=0.5, flip_prob=1.0, crop_prob=0, noise_prob=0).build(context_of(network))
     step = make_step(network, pictures(), method)
@@ -120,7 +120,7 @@ def test_wrong_requests_are_explained() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_mixed_precision_does_not_change_the_pictures(dtype: torch.dtype) -> None:
+def test_mixed_precision_does_not_change_the_images(dtype: torch.dtype) -> None:
     images = pictures()
     given = (images, range(4), PatchAugmentConfig(patch_size=4, crop_prob=0.5), MEAN, STD)
     expected = augment_patches(*given)

@@ -44,7 +44,7 @@ def test_scores_and_choice_equal_the_reference(case: tuple[PatchScorer, Tensor, 
     assert keep_mask(scores, 0).all()
 
 
-def test_corrupted_pictures_equal_the_reference(case: tuple[PatchScorer, Tensor, Tensor, Tensor]) -> None:
+def test_corrupted_images_equal_the_reference(case: tuple[PatchScorer, Tensor, Tensor, Tensor]) -> None:
     scorer, x, noise, _ = case
     covered, expected = cover_patches(x, keep_mask(scorer(x), 0.25), noise, MEAN, STD), CASE["xhat_rho=0.25"]
     assert covered.sum().item() == pytest.approx(expected["sum"], abs=1e-4)

@@ -224,7 +224,7 @@ def test_wrong_requests_are_explained() -> None:
         loss_of(network, foreign, view=pictures())
 
 
-def test_the_labeler_can_see_the_pictures_before_they_are_mixed() -> None:
+def test_the_labeler_can_see_the_images_before_they_are_mixed() -> None:
     network = small_network("vit", token_head=True)
     method = student_of(network, "vit", labels="soft", labeler_view="unmixed")
     assert method.needs.unmixed_view

@@ -100,7 +100,7 @@ def test_mixup_blends_label_maps_and_cutmix_takes_what_a_cell_shows() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 20), st.integers(0, 20), st.integers(0, 28), st.integers(0, 28), st.sampled_from([1, 2, 3, 5, 7]))
-def test_cutmix_labels_hold_as_much_of_the_partner_as_the_picture_does(
+def test_cutmix_labels_hold_as_much_of_the_partner_as_the_image_does(
     top: int, height: int, left: int, width: int, cells: int
 ) -> None:
     H, W = 20, 28

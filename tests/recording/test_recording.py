@@ -356,7 +356,7 @@ def test_oblong_images_have_oblong_grids(key: str, more: dict, size: tuple[int, 
     assert [f.shape[1] - tape.prefix_tokens for f in tape.features] == [h * w for h, w in grids]
 
 
-def test_windows_that_need_padding_keep_the_grid_of_the_picture() -> None:
+def test_windows_that_need_padding_keep_the_grid_of_the_image() -> None:
     model = rv.create_model("swin_tiny_patch4_window7_224", **SMALL_SWIN, strict_img_size=False).eval()
     with torch.no_grad(), rv.record(model) as tape:
         model(torch.randn(1, 3, 48, 80))
@@ -454,7 +454,7 @@ def test_attention_of_another_kind_has_no_rows() -> None:
 
 
 @pytest.mark.parametrize("key", ["fan_vit", "fan_swin", "rvt_masked", "vit", "swin"])
-def test_a_part_of_a_tape_is_the_tape_of_these_pictures(key: str) -> None:
+def test_a_part_of_a_tape_is_the_tape_of_these_images(key: str) -> None:
     model, _ = build(key)
     model.eval()
     images = torch.randn(3, 3, NETWORKS[key][2], NETWORKS[key][2])

@@ -17,7 +17,7 @@ from robustvit.evaluation.results import (
     CellResult,
     Difference,
     Example,
-    ExamplePicture,
+    ExampleImage,
     Measurement,
     ModelResults,
     Results,
@@ -140,7 +140,7 @@ def fake_example(number: int) -> Example:
         seen = corrupt(image, condition, severity, family="arbitrary") if severity else image
         right = k < 3 + number
         answer = "disc" if right else "golden retriever"
-        shots.append(ExamplePicture(condition, severity, data_uri(seen), answer, 0.93 - 0.1 * k, right))
+        shots.append(ExampleImage(condition, severity, data_uri(seen), answer, 0.93 - 0.1 * k, right))
     return Example(f"disc/picture_{number:04}.png", "disc", tuple(shots))
 
 

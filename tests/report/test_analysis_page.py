@@ -119,7 +119,7 @@ def test_the_figures_of_cosines_end_at_1(analysis: Analysis) -> None:
     assert right.get_ylim()[1] <= 1
 
 
-def test_readers_see_corrupted_pictures_blocks_from_1_and_only_settings_that_were_made(
+def test_readers_see_corrupted_images_blocks_from_1_and_only_settings_that_were_made(
     analysis: Analysis, written: Path
 ) -> None:
     readings = " ".join(plate.reading for _, group in plates_of(analysis) for plate in group)
@@ -133,7 +133,7 @@ def test_readers_see_corrupted_pictures_blocks_from_1_and_only_settings_that_wer
     assert (counted(1, "image"), counted(2, "image")) == ("1 image", "2 images")
 
 
-def test_labels_of_a_single_picture_say_that_cutmix_had_no_partner(analysis: Analysis) -> None:
+def test_labels_of_a_single_image_say_that_cutmix_had_no_partner(analysis: Analysis) -> None:
     ((name, found),) = analysis.findings["token-labels"].items()
     assert "no partner" not in drawn("token-labels", {name: found})[0].reading
     alone = replace(found, numbers={**found.numbers, "without_cutmix": True})
@@ -178,7 +178,7 @@ def test_the_same_findings_give_the_same_files(analysis: Analysis) -> None:
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no chromium or google-chrome is installed")
-def test_the_page_opens_without_errors_and_shows_every_picture(analysis: Analysis, written: Path, tmp_path: Path) -> None:
+def test_the_page_opens_without_errors_and_shows_every_image(analysis: Analysis, written: Path, tmp_path: Path) -> None:
     page = tmp_path / "analysis.html"
     check = """<script>window.onload = () => {
       const broken = [...document.images].filter(image => !image.complete || !image.naturalWidth).length;
@@ -206,7 +206,7 @@ def test_the_label_of_the_colours_lies_within_the_figure_of_one_network() -> Non
     assert paper.y0 <= box.y0 < box.y1 <= paper.y1
 
 
-def test_dark_figures_have_dark_paper_light_letters_and_the_same_pictures() -> None:
+def test_dark_figures_have_dark_paper_light_letters_and_the_same_images() -> None:
     figure = drawn("attention", {"a": attention_finding(2, 3.0)})[0].figure
     before = [image.get_array().copy() for axis in figure.axes for image in axis.images]
     darken(figure)

@@ -58,7 +58,7 @@ def test_overlapping_intervals_are_called_chance() -> None:
     assert "chance" not in said(far)
 
 
-def test_networks_that_saw_the_same_pictures_are_told_apart_by_their_difference() -> None:
+def test_networks_that_saw_the_same_images_are_told_apart_by_their_difference() -> None:
     close = fake_results(fake_model("a", clean=0.80), fake_model("b", clean=0.81))
     narrow, wide = said(with_differences(close, half=0.003)), said(with_differences(close, half=0.03))
     assert "the difference on the same images is +0.6 points (+0.3 to +0.9)" in narrow  # though the intervals overlap

@@ -21,7 +21,7 @@ from fake_results import (
     with_groups,
 )
 
-from robustvit.evaluation.results import Example, ExamplePicture, ModelResults, Results, Value
+from robustvit.evaluation.results import Example, ExampleImage, ModelResults, Results, Value
 from robustvit.report.grids import grids_of
 from robustvit.report.numbers import change, percent
 from robustvit.report.page import render_page, write_page
@@ -194,7 +194,7 @@ def test_protocol_data_versions_and_date_are_shown() -> None:
 
 
 def test_text_of_users_is_escaped() -> None:
-    shot = ExamplePicture("clean", 0, "data:image/png;base64,AAAA", NASTY, 0.5, right=False)
+    shot = ExampleImage("clean", 0, "data:image/png;base64,AAAA", NASTY, 0.5, right=False)
     model = replace(
         fake_model(NASTY, suite="clean"),
         examples=(Example(NASTY, NASTY, (shot,)),),
@@ -209,8 +209,8 @@ def test_text_of_users_is_escaped() -> None:
     assert not any(name.startswith("on") for _, name, _ in page.attributes)
 
 
-def test_pictures_that_would_be_fetched_are_left_out() -> None:
-    shot = ExamplePicture("fog", 2, "https://example.org/x.png", "cat", 0.5, right=True)
+def test_images_that_would_be_fetched_are_left_out() -> None:
+    shot = ExampleImage("fog", 2, "https://example.org/x.png", "cat", 0.5, right=True)
     html = render_page(fake_results(replace(fake_model(suite="clean"), examples=(Example("a", "cat", (shot,)),))))
     assert "example.org" not in html
     assert "no image" in html
@@ -222,7 +222,7 @@ def test_right_and_wrong_answers_differ_in_more_than_colour() -> None:
     assert "✗ wrong: golden retriever" in text
 
 
-def test_skipped_pictures_are_named_once_for_networks_that_skipped_the_same() -> None:
+def test_skipped_images_are_named_once_for_networks_that_skipped_the_same() -> None:
     skipped = (("a/1.jpg", "truncated"), ("a/2.jpg", "not an image"))
     models = [replace(fake_model(name, suite="clean"), skipped=skipped) for name in ("a", "b")]
     text = read(fake_results(*models)).text

@@ -186,12 +186,12 @@ def test_files_of_another_machine_are_left_alone_until_they_are_old(tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == foreign[:1]
 
 
-PICTURES = ("--data", "scenes-easy:8")
+IMAGES = ("--data", "scenes-easy:8")
 COMMANDS = {
     "train": ["train", "--output", "OUT"],
     "resume": ["train", "--resume", "--set", "data.val=", "--output", "OUT"],
-    "eval": ["eval", "vit_pico", *PICTURES, "--output", "OUT"],
-    "attack": ["attack", "vit_pico", *PICTURES, "--attack", "fgsm", "--output", "OUT"],
+    "eval": ["eval", "vit_pico", *IMAGES, "--output", "OUT"],
+    "attack": ["attack", "vit_pico", *IMAGES, "--attack", "fgsm", "--output", "OUT"],
     "analyze": ["analyze", "vit_pico", "--images", "scenes-easy:8", "--what", "occlusion", "--output", "OUT"],
     "sweep": ["sweep", "--vary", "optimizer.lr=1,2", "--output", "OUT"],
     "demo": ["demo", "--output", "OUT"],

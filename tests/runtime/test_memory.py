@@ -28,7 +28,7 @@ def test_a_tensor_that_is_too_large_for_any_machine_is_recognised() -> None:
         torch.empty(2**46, dtype=torch.uint8)
 
 
-def test_a_single_picture_is_not_told_to_lower_the_batch_size() -> None:
+def test_a_single_image_is_not_told_to_lower_the_batch_size() -> None:
     with pytest.raises(RuntimeError, match=r"1 image of 8x8 pixels.*--img-size"), fits_memory(1, (8, 8)):
         raise MemoryError
 

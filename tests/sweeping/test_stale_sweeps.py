@@ -69,7 +69,7 @@ def touched(made: dict[str, Any], request: pytest.FixtureRequest) -> Iterator[st
 @pytest.mark.parametrize(
     "touched", ["training images", "measured images", "starting weights", "weights", "config.json"], indirect=True
 )
-def test_changed_pictures_and_weights_are_refused(touched: str, made: dict[str, Any]) -> None:
+def test_changed_images_and_weights_are_refused(touched: str, made: dict[str, Any]) -> None:
     before = {path: path.stat().st_mtime_ns for path in made["folder"].rglob("*")}
     changed = "weights" if touched == "config.json" else touched  # which says what network they are of
     with refused(SweepSettingsError, changed, RUN):
@@ -117,7 +117,7 @@ def test_missing_tables_and_reports_are_made_again(made: dict[str, Any]) -> None
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_run_without_its_record_is_measured_again_on_the_pictures_of_now(made: dict[str, Any]) -> None:
+def test_a_run_without_its_record_is_measured_again_on_the_images_of_now(made: dict[str, Any]) -> None:
     (made["folder"] / RUN / "cell.json").unlink()
     file = made["test"] / "a" / "1.png"
     Image.new("RGB", (32, 32)).save(file)

@@ -204,7 +204,7 @@ def test_mistakes_are_found_before_any_training(
     assert not (tmp_path / "sweep").exists()
 
 
-def test_without_data_the_recipes_own_validation_pictures_are_measured(tmp_path: Path) -> None:
+def test_without_data_the_recipes_own_validation_images_are_measured(tmp_path: Path) -> None:
     own = tuple(change if change != "data.val=" else "data.val=scenes-easy:7" for change in TINY)
     result = tiny_sweep(tmp_path, vary=["optimizer.lr=0.02"], seeds=(0,), data=None, limit=None, changes=own)
     assert result.is_finished

@@ -30,12 +30,12 @@ def made(augment: Augmentation, images: list[np.ndarray], seeds: list[int]) -> n
     return augment([augment.base(image, str(i))[0] for i, image in enumerate(images)], seeds).images
 
 
-def test_without_crop_and_flip_a_picture_comes_as_it_is() -> None:
+def test_without_crop_and_flip_a_image_comes_as_it_is() -> None:
     images = pictures(3)
     assert np.array_equal(made(augmentation(crop="none", flip=0), images, SEEDS[:3]), np.stack(images).transpose(0, 3, 1, 2))
 
 
-def test_a_flip_of_one_mirrors_every_picture() -> None:
+def test_a_flip_of_one_mirrors_every_image() -> None:
     images = pictures(3)
     mirrored = np.stack(images).transpose(0, 3, 1, 2)[:, :, :, ::-1]
     assert np.array_equal(made(augmentation(crop="none", flip=1), images, SEEDS[:3]), mirrored)
@@ -51,7 +51,7 @@ def test_flips_have_their_probability(crop: str) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**64 - 1))
-def test_a_padded_crop_is_a_window_of_the_picture_in_the_mean_colour(seed: int) -> None:
+def test_a_padded_crop_is_a_window_of_the_image_in_the_mean_colour(seed: int) -> None:
     image = pictures(1, (16, 24))[0]
     (cropped,) = made(augmentation((16, 24), crop="padded", flip=0.5), [image], [seed])
     padded = np.empty((3, 16 + 4, 24 + 6), np.uint8)
@@ -100,12 +100,12 @@ def test_a_resized_crop_has_the_area_and_ratio_that_were_asked_for() -> None:
 
 @pytest.mark.parametrize("crop", ["resized", "padded", "none"])
 @pytest.mark.parametrize("size", [(1, 1), (1, 300), (7, 5)])
-def test_pictures_of_any_size_come_out_at_the_size_of_the_network(crop: str, size: tuple[int, int]) -> None:
+def test_images_of_any_size_come_out_at_the_size_of_the_network(crop: str, size: tuple[int, int]) -> None:
     images = made(augmentation((32, 16), crop=crop), pictures(20, size), SEEDS[:20])
     assert images.shape == (20, 3, 32, 16)
 
 
-def test_a_random_filter_is_one_of_the_two_for_each_picture() -> None:
+def test_a_random_filter_is_one_of_the_two_for_each_image() -> None:
     image = Image.fromarray(pictures(1, (40, 40))[0])
     expected = {image.resize((16, 16), f).tobytes() for f in (Image.Resampling.BILINEAR, Image.Resampling.BICUBIC)}
     augment = augmentation(crop="none", interpolation="random")

@@ -14,7 +14,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from picture_folders import fill, picture, spoil
+from image_folders import fill, picture, spoil
 
 from robustvit.runtime.randomness import keyed_seed
 from robustvit.tasks.base import Mix
@@ -52,7 +52,7 @@ def scenes() -> TrainingData:
     return opened(FULL, view=True)
 
 
-def test_a_batch_has_pictures_labels_seeds_and_ids() -> None:
+def test_a_batch_has_images_labels_seeds_and_ids() -> None:
     data = opened(view=True)
     (batch,) = next(data.batches(8, epochs=1))
     assert (batch.images.shape, batch.images.dtype) == ((8, 3, 16, 16), torch.uint8)
@@ -94,7 +94,7 @@ def test_any_processes_and_micro_batches_from_any_update_make_the_same_update(
 
 
 @pytest.mark.parametrize("augment", [PLAIN, FULL])
-def test_workers_and_the_thread_make_the_same_pictures(augment: AugmentConfig) -> None:
+def test_workers_and_the_thread_make_the_same_images(augment: AugmentConfig) -> None:
     expected = samples(opened(augment, view=True).batches(8, epochs=2, start_update=3))
     for workers, cache in ((1, "auto"), (2, "no")):
         data = opened(augment, view=True, workers=workers, cache=cache)
@@ -154,7 +154,7 @@ def _refuse(positions: object) -> Any:
     raise AssertionError(f"{positions} were read again")
 
 
-def test_an_unreadable_picture_is_replaced_by_the_next_readable_one_and_named(tmp_path: Path) -> None:
+def test_an_unreadable_image_is_replaced_by_the_next_readable_one_and_named(tmp_path: Path) -> None:
     spoiled = spoil(fill(tmp_path))
     data = opened(train=str(tmp_path))
     batches = [batch for group in data.batches(4, epochs=1) for batch in group]
@@ -170,14 +170,14 @@ def test_an_unreadable_picture_is_replaced_by_the_next_readable_one_and_named(tm
     assert samples(opened(train=str(tmp_path), workers=2).batches(4, epochs=1)) == samples([batches])
 
 
-def test_a_set_of_unreadable_pictures_is_refused(tmp_path: Path) -> None:
+def test_a_set_of_unreadable_images_is_refused(tmp_path: Path) -> None:
     for path in fill(tmp_path).glob("*/*.png"):
         path.write_text("no image")
     with pytest.raises(ValueError, match=r"none of 16 .*\(cat/0\.png: "):
         opened(train=str(tmp_path))
 
 
-def test_pictures_that_become_unreadable_end_the_run_with_their_name(tmp_path: Path) -> None:
+def test_images_that_become_unreadable_end_the_run_with_their_name(tmp_path: Path) -> None:
     fill(tmp_path)
     data = opened(train=str(tmp_path), cache="no")
     for path in tmp_path.glob("*/*.png"):
@@ -186,7 +186,7 @@ def test_pictures_that_become_unreadable_end_the_run_with_their_name(tmp_path: P
         next(data.batches(4, epochs=1))
 
 
-def test_grey_and_tiny_pictures_are_trained_on(tmp_path: Path) -> None:
+def test_grey_and_tiny_images_are_trained_on(tmp_path: Path) -> None:
     fill(tmp_path, count=2, size=(1, 1))
     picture(0).convert("L").save(tmp_path / "cat" / "grey.png")
     picture(0).convert("CMYK").save(tmp_path / "cat" / "print.tif")
@@ -218,7 +218,7 @@ def test_impossible_settings_are_named(config: dict[str, Any], message: str) -> 
         opened(**config)
 
 
-def test_repeated_pictures_have_augmentations_of_their_own() -> None:
+def test_repeated_images_have_augmentations_of_their_own() -> None:
     (batch,) = next(opened(repeats=4).batches(8, epochs=1))
     assert len(set(batch.ids)) == 2
     assert len(set(batch.seeds)) == 8
@@ -228,7 +228,7 @@ def prepared(batch: Batch, augment: AugmentConfig, mix: Mix | None, **options: A
     return prepare(TASK, batch, augment, mix, device="cpu", mean=MEAN, std=STD, outputs=10, smoothing=0.1, **options)
 
 
-def test_prepared_pictures_are_mixed_then_normalised_and_the_view_is_normalised_only() -> None:
+def test_prepared_images_are_mixed_then_normalised_and_the_view_is_normalised_only() -> None:
     (batch,) = next(opened(view=True).batches(8, epochs=1))
     pixels = batch.images.clone()
     inputs = prepared(batch, PLAIN, Mix(0.25))
@@ -259,7 +259,7 @@ def test_a_distortion_comes_before_mixing_and_erasing_after_it() -> None:
 
 
 @pytest.mark.parametrize("distort", [None, lambda images, seeds: images * 0.5])
-def test_unmixed_pictures_are_what_would_be_made_without_mixing(distort: Any) -> None:
+def test_unmixed_images_are_what_would_be_made_without_mixing(distort: Any) -> None:
     batch = Batch(torch.randint(0, 256, (4, 3, 8, 8), dtype=torch.uint8), torch.arange(4), [1 << 40, 2, 3, 4], list("abcd"))
     augment = AugmentConfig(erasing=1.0)
     mixed = prepared(batch, augment, Mix(0.6), with_unmixed=True, distort=distort)

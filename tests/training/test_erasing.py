@@ -12,7 +12,7 @@ from robustvit.training.augment.erasing import erase
 SEEDS = [keyed_seed(0, i, "test") for i in range(300)]
 
 
-def test_the_erased_share_of_pictures_and_pixels_is_timms() -> None:
+def test_the_erased_share_of_images_and_pixels_is_timms() -> None:
     images = erase(torch.full((300, 3, 32, 32), 9.0), SEEDS, 0.4)
     erased = (images != 9).all(1)  # B H W
     areas = erased.flatten(1).float().mean(1)

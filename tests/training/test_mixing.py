@@ -59,7 +59,7 @@ def test_the_share_is_corrected_to_the_area_of_the_box() -> None:
         assert mix.lam == pytest.approx(1 - (bottom - top) * (right - left) / (32 * 48))
 
 
-def test_pictures_and_targets_are_mixed_as_timm_mixes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_and_targets_are_mixed_as_timm_mixes_them(monkeypatch: pytest.MonkeyPatch) -> None:
     images, labels = torch.randint(0, 256, (6, 3, 8, 8), dtype=torch.uint8), torch.tensor([0, 1, 2, 0, 1, 2])
     timm_mixup = Mixup(0.8, 0.0, label_smoothing=0.1, num_classes=3)
     monkeypatch.setattr(timm_mixup, "_params_per_batch", lambda: (0.7, False))

@@ -98,7 +98,7 @@ def test_no_share_and_the_whole_share() -> None:
     assert Noise2Net(MEAN, STD, share=1.0).chosen(range(50)) == list(range(50))
 
 
-def test_noise2net_keeps_a_share_of_the_picture() -> None:
+def test_noise2net_keeps_a_share_of_the_image() -> None:
     """Four steps of strength e that have nothing to do with the image would leave a cosine of 1 / sqrt(1 + 4 e^2)."""
     images = pictures(32)
     distorted = Noise2Net(MEAN, STD, share=1.0)(images, range(32))
@@ -120,7 +120,7 @@ def test_every_sample_is_convolved_with_its_own_kernel() -> None:
         torch.testing.assert_close(out[i : i + 1], alone)
 
 
-def test_a_constant_picture_stays_finite() -> None:
+def test_a_constant_image_stays_finite() -> None:
     assert Noise2Net(MEAN, STD, share=1.0)(torch.zeros(2, 3, 16, 16), range(2)).isfinite().all()
 
 

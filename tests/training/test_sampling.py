@@ -11,7 +11,7 @@ from robustvit.training.sampling import Sampling, epoch_order, shard_offsets
 
 
 @given(length=st.integers(1, 60), seed=st.integers(0, 2**40), epoch=st.integers(0, 1000))
-def test_an_epoch_has_every_picture_once(length: int, seed: int, epoch: int) -> None:
+def test_an_epoch_has_every_image_once(length: int, seed: int, epoch: int) -> None:
     assert sorted(epoch_order(length, seed=seed, epoch=epoch)) == list(range(length))
 
 
@@ -22,14 +22,14 @@ def test_epochs_and_seeds_have_orders_of_their_own() -> None:
 
 
 @given(length=st.integers(1, 60), repeats=st.integers(1, 4))
-def test_repeated_augmentation_keeps_the_epoch_as_long_with_fewer_pictures(length: int, repeats: int) -> None:
+def test_repeated_augmentation_keeps_the_epoch_as_long_with_fewer_images(length: int, repeats: int) -> None:
     order = epoch_order(length, seed=3, epoch=1, repeats=repeats)
     assert len(order) == length
     assert len(set(order.tolist())) == -(-length // repeats)
     assert max(np.bincount(order)) <= repeats
 
 
-def test_each_coming_of_a_picture_has_a_number() -> None:
+def test_each_coming_of_a_image_has_a_number() -> None:
     sampling = Sampling(9, 9, seed=0, repeats=3)
     (shard,) = sampling.shards([0], shards=1, mixing=False, start=0, stop=1)
     assert shard.repetitions == (0, 1, 2) * 3
@@ -55,7 +55,7 @@ def test_a_reversed_shard_has_the_partners_of_the_global_batch(pairs: int, shard
 @given(
     start=st.integers(0, 11), world=st.sampled_from([1, 2, 3]), accumulate=st.sampled_from([1, 2]), repeats=st.integers(1, 3)
 )
-def test_any_division_from_any_update_on_sees_the_same_pictures(start: int, world: int, accumulate: int, repeats: int) -> None:
+def test_any_division_from_any_update_on_sees_the_same_images(start: int, world: int, accumulate: int, repeats: int) -> None:
     sampling = Sampling(100, 24, seed=7, repeats=repeats)
     whole = list(sampling.shards([0], shards=1, mixing=True, start=0, stop=12))
     count = world * accumulate

@@ -48,7 +48,7 @@ def reconstruction_error(network: nn.Module, scenes: Tensor) -> float:
     return F.mse_loss(network(seen), pixels).item()
 
 
-def test_a_trained_autoencoder_beats_an_untrained_one_and_the_mean_picture(autoencoder: Autoencoder, scenes: Tensor) -> None:
+def test_a_trained_autoencoder_beats_an_untrained_one_and_the_mean_image(autoencoder: Autoencoder, scenes: Tensor) -> None:
     error = reconstruction_error(autoencoder, scenes)
     assert error < 0.5 * reconstruction_error(Autoencoder(), scenes)
     assert error < 0.7 * (scenes.float() / 255).var((0, 2, 3)).mean()
@@ -78,7 +78,7 @@ def test_own_filters_that_are_the_learned_ones_change_nothing(autoencoder: Autoe
     torch.testing.assert_close(autoencoder.decode(wide, own)[inside], autoencoder.decode(wide)[inside], atol=1e-5, rtol=0)
 
 
-def test_broken_networks_leave_the_picture_visible(autoencoder: Autoencoder, upscaler: Upscaler, scenes: Tensor) -> None:
+def test_broken_networks_leave_the_image_visible(autoencoder: Autoencoder, upscaler: Upscaler, scenes: Tensor) -> None:
     images = (scenes.float() / 255 - 0.5) / 0.25
     for distort in (SelfAutoencoder(autoencoder, MEAN, STD, share=1.0), SelfUpscaler(upscaler, MEAN, STD, share=1.0)):
         distorted = distort(images, range(len(images)))
@@ -154,6 +154,6 @@ def test_a_cache_of_the_other_network_is_not_taken(scenes: Tensor, tmp_path: Pat
         (torch.zeros(4, 3, 3, 32, dtype=torch.uint8), "4 pixels or more"),
     ],
 )
-def test_pictures_that_cannot_be_learned_are_named(images: Tensor, message: str) -> None:
+def test_images_that_cannot_be_learned_are_named(images: Tensor, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         train_autoencoder(images, steps=1)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import timm
 import torch
-from picture_folders import fill
+from image_folders import fill
 from timm.layers import DropPath
 from tiny_runs import VIT, tiny_config
 
@@ -92,7 +92,7 @@ def test_the_same_run_again_is_bit_identical_and_another_seed_is_another_run(fin
     assert not same(weights_of(finished), weights_of(tmp_path / "other"))
 
 
-def test_loss_falls_on_pictures_seen_again_and_again(tmp_path: Path) -> None:
+def test_loss_falls_on_images_seen_again_and_again(tmp_path: Path) -> None:
     changes = ["data.train=scenes:8", "augment.crop=none", "augment.flip=0.0", "schedule.epochs=60", "data.val="]
     train(tiny_config([*changes, "loss.smoothing=0.0", "optimizer.lr=3e-3"]), tmp_path / "run")
     losses = [entry["loss"] for entry in without_speed(tmp_path / "run")]
@@ -295,7 +295,7 @@ def test_stochastic_depth_of_0_is_none_and_null_is_the_network_s_own(name: str) 
     assert max(rates(None)) == pytest.approx(0.1)
 
 
-def test_a_resumed_run_notices_that_its_pictures_changed(tmp_path: Path) -> None:
+def test_a_resumed_run_notices_that_its_images_changed(tmp_path: Path) -> None:
     fill(tmp_path / "data")
     changes = [f"data.train={tmp_path / 'data'}", "data.val=", "loop.batch_size=4", "schedule.epochs=1"]
     train(tiny_config([*changes, "loop.max_updates=1"]), tmp_path / "run")
@@ -325,7 +325,7 @@ def test_a_full_disk_is_told_and_earlier_checkpoints_stay(tmp_path: Path, monkey
     ]
 
 
-def test_wrong_validation_pictures_leave_nothing(tmp_path: Path) -> None:
+def test_wrong_validation_images_leave_nothing(tmp_path: Path) -> None:
     with pytest.raises((OSError, ValueError), match="nowhere"):
         train(tiny_config(["data.val=nowhere"]), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torchvision
-from picture_folders import fill, picture
+from image_folders import fill, picture
 from PIL import Image
 
 from robustvit.data.layouts import LayoutError
@@ -121,7 +121,7 @@ def test_the_training_split_of_a_data_set_of_hugging_face_is_read(tmp_path: Path
 
 
 @pytest.mark.parametrize("layout", ["copies/{kind}", "copies"])
-def test_distorted_copies_join_the_clean_pictures(layout: str, tmp_path: Path) -> None:
+def test_distorted_copies_join_the_clean_images(layout: str, tmp_path: Path) -> None:
     fill(tmp_path / "train", count=2)
     kinds = ("CAE", "EDSR") if "kind" in layout else ("",)
     for kind in kinds:
@@ -144,7 +144,7 @@ def test_missing_and_empty_folders_of_copies_are_named(made: bool, tmp_path: Pat
     train = fill(tmp_path / "train", count=1)
     if made:
         (tmp_path / "copies").mkdir()
-    with pytest.raises((FileNotFoundError, LayoutError), match=r"copies.*expected .*/CLASS/PICTURE\.jpg"):
+    with pytest.raises((FileNotFoundError, LayoutError), match=r"copies.*expected .*/CLASS/IMAGE\.jpg"):
         opened(train=str(train), copies=(str(tmp_path / "copies"),))
 
 
@@ -189,7 +189,7 @@ def test_what_is_wrong_with_a_training_set_is_said(tmp_path: Path) -> None:
         opened(train="")
 
 
-def test_unreadable_pictures_are_errors_beside_the_others(tmp_path: Path) -> None:
+def test_unreadable_images_are_errors_beside_the_others(tmp_path: Path) -> None:
     fill(tmp_path, count=1)
     (tmp_path / "cat" / "0.png").write_bytes(b"")
     pictures = opened(train=str(tmp_path))
@@ -199,7 +199,7 @@ def test_unreadable_pictures_are_errors_beside_the_others(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("mode", ["L", "CMYK", "P", "1"])
-def test_pictures_of_every_mode_become_rgb(mode: str, tmp_path: Path) -> None:
+def test_images_of_every_mode_become_rgb(mode: str, tmp_path: Path) -> None:
     fill(tmp_path, count=1)
     suffix = "tif" if mode == "CMYK" else "png"
     picture(0).convert(mode).save(tmp_path / "cat" / f"1.{suffix}")

@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def test_a_picture_that_cannot_be_read_is_named_and_the_run_goes_on(folder: Path, tmp_path: Path) -> None:
+def test_a_image_that_cannot_be_read_is_named_and_the_run_goes_on(folder: Path, tmp_path: Path) -> None:
     changes = [f"data.train={folder}", "data.val=", "loop.batch_size=4", "schedule.epochs=2", "augment.crop=resized"]
     result = train(tiny_config(changes), tmp_path / "run")
     assert result.is_finished

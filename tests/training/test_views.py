@@ -14,7 +14,7 @@ from robustvit.training.augment.keyed_timm import keyed_copy
 from robustvit.training.augment.views import SPATIAL_OPERATIONS, RandAugmentPair, jitter_colors
 
 RECIPE = "rand-m9-mstd0.5-inc1"
-PICTURE = Image.fromarray(np.random.RandomState(0).randint(0, 256, (24, 32, 3), np.uint8))
+IMAGE = Image.fromarray(np.random.RandomState(0).randint(0, 256, (24, 32, 3), np.uint8))
 
 
 FILL = np.array([124, 116, 104])
@@ -37,7 +37,7 @@ def drawn_names(seed: int, monkeypatch: pytest.MonkeyPatch, recipe: str = RECIPE
         return result
 
     monkeypatch.setattr(table, "__call__", noting)
-    pair(recipe)(PICTURE, seed, with_view=False)
+    pair(recipe)(IMAGE, seed, with_view=False)
     monkeypatch.undo()
     return names
 
@@ -47,10 +47,10 @@ def test_the_views_are_equal_where_only_spatial_operations_were_drawn(monkeypatc
     for seed in range(300):
         names = drawn_names(seed, monkeypatch)
         if names and set(names) <= SPATIAL_OPERATIONS:
-            student, view = pair()(PICTURE, seed, with_view=True)
+            student, view = pair()(IMAGE, seed, with_view=True)
             assert view is not None
             assert student.tobytes() == view.tobytes()
-            changed += student.tobytes() != PICTURE.tobytes()
+            changed += student.tobytes() != IMAGE.tobytes()
             spatial += 1
     assert spatial > 20
     assert changed == spatial
@@ -62,7 +62,7 @@ def test_the_view_has_the_spatial_operations_of_a_mixed_draw_and_no_colour(monke
         names = drawn_names(seed, monkeypatch, recipe)
         if names.count("Invert") != 1 or not set(names) & SPATIAL_OPERATIONS:
             continue
-        student, view = (np.asarray(image).astype(int) for image in pair(recipe)(PICTURE, seed, with_view=True))
+        student, view = (np.asarray(image).astype(int) for image in pair(recipe)(IMAGE, seed, with_view=True))
         seen = (view != FILL).any(-1) & (student != FILL).any(-1)
         # inverting can be undone, up to the rounding of the filter if that came later, and must then give the view
         assert abs(255 - student - view)[seen].max() <= (names[0] == "Invert")
@@ -70,17 +70,17 @@ def test_the_view_has_the_spatial_operations_of_a_mixed_draw_and_no_colour(monke
     assert set(orders) == {0, 1}
 
 
-def test_the_view_of_a_draw_of_colours_is_the_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_view_of_a_draw_of_colours_is_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = [seed for seed in range(60) if not set(drawn_names(seed, monkeypatch)) & SPATIAL_OPERATIONS]
-    assert all(pair()(PICTURE, seed, with_view=True)[1] == PICTURE for seed in drawn)
+    assert all(pair()(IMAGE, seed, with_view=True)[1] == IMAGE for seed in drawn)
     assert len(drawn) > 20
 
 
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**64 - 1))
 def test_a_sample_is_augmented_alike_with_and_without_a_view(seed: int) -> None:
-    alone, nothing = pair()(PICTURE, seed, with_view=False)
-    student, _ = pair()(PICTURE, seed, with_view=True)
+    alone, nothing = pair()(IMAGE, seed, with_view=False)
+    student, _ = pair()(IMAGE, seed, with_view=True)
     assert nothing is None
     assert alone.tobytes() == student.tobytes()
 
@@ -88,8 +88,8 @@ def test_a_sample_is_augmented_alike_with_and_without_a_view(seed: int) -> None:
 def test_the_shared_generators_are_left_alone() -> None:
     random.seed(4)
     np.random.seed(4)
-    pair()(PICTURE, 1, with_view=True)
-    jitter_colors(PICTURE, 1, 0.4)
+    pair()(IMAGE, 1, with_view=True)
+    jitter_colors(IMAGE, 1, 0.4)
     assert random.random() == random.Random(4).random()
     assert np.random.rand() == np.random.RandomState(4).rand()
 
@@ -97,14 +97,14 @@ def test_the_shared_generators_are_left_alone() -> None:
 def test_the_greatest_magnitude_of_posterize_keeps_a_bit() -> None:
     pair()
     operation = keyed_copy("auto_augment").NAME_TO_OP["PosterizeIncreasing"]
-    assert set(np.unique(np.asarray(operation(PICTURE, 0)))) == {0, 128}
+    assert set(np.unique(np.asarray(operation(IMAGE, 0)))) == {0, 128}
     for seed in range(200):  # magnitude 10: every posterizing asks for 0 bits
-        pair("rand-m10-p1.0-inc1")(PICTURE, seed, with_view=False)
+        pair("rand-m10-p1.0-inc1")(IMAGE, seed, with_view=False)
 
 
 def test_what_comes_in_from_outside_has_the_fill_colour() -> None:
     corners = {
-        pair("rand-m10-n1-p1.0-inc1", "bilinear")(PICTURE, seed, with_view=True)[1].getpixel((0, 0))  # type: ignore[union-attr]
+        pair("rand-m10-n1-p1.0-inc1", "bilinear")(IMAGE, seed, with_view=True)[1].getpixel((0, 0))  # type: ignore[union-attr]
         for seed in range(60)
     }
     assert (124, 116, 104) in corners

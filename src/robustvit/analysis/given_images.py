@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from robustvit.data.layouts import SCENES, LayoutError, open_samples
-from robustvit.data.readers.loose_pictures import loose_pictures
+from robustvit.data.readers.loose_images import loose_images
 from robustvit.data.sample_digest import add_samples
-from robustvit.data.samples import PICTURE_SUFFIXES, Sample, SampleSet, SomeSamples
+from robustvit.data.samples import IMAGE_SUFFIXES, Sample, SampleSet, SomeSamples
 from robustvit.runtime.fingerprint import Digest
 
-__all__ = ["MixedSamples", "pictures_at"]
+__all__ = ["MixedSamples", "images_at"]
 
 
 class MixedSamples:
@@ -45,7 +45,7 @@ class MixedSamples:
         add_samples(digest, self.pictures, places)
 
 
-def pictures_at(
+def images_at(
     images: Any, size: tuple[int, int], limit: int | None = None, seed: int = 0, *, ignore_orientation: bool = False
 ) -> SampleSet:
     """The images of a file, of a folder, or of whatever `open_samples` takes; the first `limit` of them.
@@ -57,11 +57,11 @@ def pictures_at(
         size: (H, W) of the images of the embedded dataset.
         limit: how many.
         seed: of the mixing.
-        ignore_orientation: see `read_picture`.
+        ignore_orientation: see `read_image`.
     """
     found: SampleSet | None = images
     if isinstance(images, str | Path):
-        found = loose_pictures(Path(images), ignore_orientation=ignore_orientation)
+        found = loose_images(Path(images), ignore_orientation=ignore_orientation)
         if found is None:
             try:
                 found = open_samples(images, scene_size=size, ignore_orientation=ignore_orientation)
@@ -77,6 +77,6 @@ def pictures_at(
 
 
 def _check_folder(path: Path) -> None:
-    if path.is_dir() and not any(file.suffix.lower() in PICTURE_SUFFIXES for file in path.rglob("*")):
-        kinds = ", ".join(sorted(PICTURE_SUFFIXES))
+    if path.is_dir() and not any(file.suffix.lower() in IMAGE_SUFFIXES for file in path.rglob("*")):
+        kinds = ", ".join(sorted(IMAGE_SUFFIXES))
         raise LayoutError(f"{path} has no images ({kinds}); give an image, a folder of images or one of class folders")

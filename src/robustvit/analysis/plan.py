@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
-from robustvit.analysis.known_pictures import show_known
+from robustvit.analysis.known_images import show_known
 from robustvit.analysis.registry import STUDIES, chosen_studies, study_of
 from robustvit.analysis.shared_options import SHOWN, Options
 from robustvit.analysis.study import Study

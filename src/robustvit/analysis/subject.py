@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from robustvit.analysis.attention_chunks import check_attention
-from robustvit.analysis.given_images import pictures_at
+from robustvit.analysis.given_images import images_at
 from robustvit.analysis.shared_options import Options
 from robustvit.attacks.patches import PatchSettings
 from robustvit.attacks.pixel_network import PixelNetwork
 from robustvit.data.protocols import Protocol, protocol_of
-from robustvit.data.readers.loose_pictures import NO_LABEL
+from robustvit.data.readers.loose_images import NO_LABEL
 from robustvit.data.samples import Sample, SampleSet, UnreadablePictureError
 from robustvit.recording.block_outputs import check_blocks
 from robustvit.recording.tape import NothingRecordedError, has_attention
@@ -257,18 +257,18 @@ def make_subject(
     Args:
         name: of the network.
         network: any classifier.
-        images: see `pictures_at`.
+        images: see `images_at`.
         options: their seed orders the images, and their batch size divides them.
         limit: look only at the first so many images.
         size: (H, W) of the input, other than the network's own.
         class_map: class name -> output.
-        ignore_orientation: see `read_picture`.
+        ignore_orientation: see `read_image`.
 
     Raises:
         ValueError: there are no images, or a class map does not fit.
     """
     protocol = replace(protocol_of("model", network, size), ignore_orientation=ignore_orientation)
-    pictures = pictures_at(images, protocol.size, limit, options.seed, ignore_orientation=ignore_orientation)
+    pictures = images_at(images, protocol.size, limit, options.seed, ignore_orientation=ignore_orientation)
     if class_map is None and _first_label(pictures) == NO_LABEL:
         return Subject(name, network, pictures, protocol, None, options.batch_size)
     outputs = getattr(network, "num_classes", None)

@@ -271,7 +271,7 @@ class _Attack:
         if self.settings.constraint != "l2":
             return pixels
         change = (pixels - self.images) * self.patches
-        norm = change.flatten(2).norm(dim=2)[:, :, None, None]  # B 3 1 1: a ball a channel
+        norm = change.flatten(2).norm(dim=2)[:, :, None, None]  # B 3 1 1: one ball per channel
         return (self.images + change * (self.settings.limit / norm.clamp(min=1e-12)).clamp(max=1)).clamp(0, 1)
 
     def _in_units(self, pixels: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from robustvit.corruptions.frost_generation import generate
 from robustvit.corruptions.parameters import Family
-from robustvit.runtime.picture_files import UnreadablePictureError, read_picture
+from robustvit.runtime.image_files import UnreadablePictureError, read_image
 
 __all__ = ["Texture", "frost_textures"]
 
@@ -87,7 +87,7 @@ def _fitted(texture: Texture, size: tuple[int, int], family: Family) -> Tensor:
 @lru_cache(maxsize=8)
 def _read(path: Path, stamp: tuple[int, int]) -> np.ndarray:
     try:
-        return np.array(read_picture(path))
+        return np.array(read_image(path))
     except UnreadablePictureError as error:
         raise ValueError(f"the frost texture {path} cannot be read: {error}") from error
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from robustvit.corruptions import blur, digital, noise, weather
 from robustvit.corruptions.parameters import FAMILIES, SIZES, SMALLEST, Family, family_of_size, parameters
 from robustvit.corruptions.pixels import Setting
-from robustvit.runtime.picture_files import to_rgb, upright
+from robustvit.runtime.image_files import to_rgb, upright
 from robustvit.runtime.plugins import Registry
 from robustvit.runtime.randomness import Draws, KeyedDraws, LegacyDraws
 from robustvit.runtime.spelling import nearest

@@ -147,19 +147,19 @@ def _distance_levels(edges: Tensor) -> Tensor:
     B, H, W = edges.shape
     start, width = FARTHEST * (W + FARTHEST), W + FARTHEST
     row = torch.full((2 * start + B * (H + FARTHEST) * width,), FARTHEST, dtype=torch.uint8, device=edges.device)
-    torch.add(edges, 1, out=_pictures(row, edges.shape)).mul_(FARTHEST)
+    torch.add(edges, 1, out=_images(row, edges.shape)).mul_(FARTHEST)
     side, diagonal, knight = SHORT_STEPS
     _walk(row, 1, (1, width), start, FARTHEST)
     row = row.short().mul_(side)
     _walk(row, diagonal, (width + 1, width - 1), start, FARTHEST * side // diagonal)
     knights = (width + 2, width - 2, 2 * width + 1, 2 * width - 1)
     _walk(row, knight, knights, start, FARTHEST * side // knight)
-    distance = _pictures(row, edges.shape)
+    distance = _images(row, edges.shape)
     lengths = _lengths(row.device).index_select(0, distance.int().flatten()).view(B, H, W)
     return _sum_of_nine(lengths).div_(9).int()
 
 
-def _pictures(row: Tensor, shape: torch.Size) -> Tensor:
+def _images(row: Tensor, shape: torch.Size) -> Tensor:
     """The part of the row of numbers that is images [B, H, W]."""
     B, H, W = shape
     width = W + FARTHEST

@@ -1,7 +1,7 @@
 """The datasets that people have on disk, found by their layout.
 
 Class folders are read in `class_folders`, tar files, `wds/...` and `hfds/...` in `archives`, CIFAR by torchvision; the arrays
-of CIFAR-C are found here, the trees of ImageNet-C in `corrupted_pictures`. `scenes` is the embedded dataset.
+of CIFAR-C are found here, the trees of ImageNet-C in `corrupted_images`. `scenes` is the embedded dataset.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy as np
 
 from robustvit.corruptions.parameters import SEVERITIES
 from robustvit.data.readers.cifar_classes import CIFAR_CLASSES
-from robustvit.data.readers.class_folders import LayoutError, folder_pictures, plain_name
-from robustvit.data.readers.corrupted_pictures import corrupted_pictures
+from robustvit.data.readers.class_folders import LayoutError, folder_images, plain_name
+from robustvit.data.readers.corrupted_images import corrupted_images
 from robustvit.data.samples import ArraySamples, ReaderSamples, SampleSet
 
-__all__ = ["LayoutError", "Split", "cifar_c_pictures", "imagenet_c_pictures", "open_samples", "suite_folder"]
+__all__ = ["LayoutError", "Split", "cifar_c_images", "imagenet_c_images", "open_samples", "suite_folder"]
 
 Split = Literal["train", "val", "test"]
 
@@ -51,11 +51,11 @@ def open_samples(
     if text.partition(":")[0] in SCENES:
         return _scenes(text, scene_size, split)
     if text.startswith(("wds/", "hfds/")):
-        from robustvit.data.readers.archives import hfds_pictures, wds_pictures
+        from robustvit.data.readers.archives import hfds_images, wds_images
 
         if split == "train":
             return _archive_to_train_on(text, ignore_orientation)
-        return (wds_pictures if text.startswith("wds/") else hfds_pictures)(text, ignore_orientation=ignore_orientation)
+        return (wds_images if text.startswith("wds/") else hfds_images)(text, ignore_orientation=ignore_orientation)
     if text.startswith(("cifar10:", "cifar100:")):
         dataset, _, folder = text.partition(":")
         return _cifar(Path(folder), dataset.upper(), split, download=True)
@@ -68,10 +68,10 @@ def open_samples(
         if (path / folder).is_dir() or path.name == folder:
             return _cifar(path if (path / folder).is_dir() else path.parent, dataset, split)
     if path.is_file():
-        from robustvit.data.readers.archives import tar_pictures
+        from robustvit.data.readers.archives import tar_images
 
-        return _told(tar_pictures(path, ignore_orientation=ignore_orientation))
-    return _told(folder_pictures(path, train=split == "train", ignore_orientation=ignore_orientation))
+        return _told(tar_images(path, ignore_orientation=ignore_orientation))
+    return _told(folder_images(path, train=split == "train", ignore_orientation=ignore_orientation))
 
 
 def _archive_to_train_on(source: str, ignore_orientation: bool) -> ReaderSamples:
@@ -130,18 +130,18 @@ def suite_folder(data: str | Path, suite: str) -> Path:
     return next((entry for entry in below if entry.name == suite), below[0] if below else path)
 
 
-def imagenet_c_pictures(
+def imagenet_c_images(
     root: Path, names: Sequence[str], severities: Sequence[int] = SEVERITIES
 ) -> dict[tuple[str, int], SampleSet] | None:
-    """`corrupted_pictures`, with a warning where the order of the classes may surprise."""
-    pictures = corrupted_pictures(root, names, severities)
+    """`corrupted_images`, with a warning where the order of the classes may surprise."""
+    pictures = corrupted_images(root, names, severities)
     if pictures is None:
         return None
     _told(next(iter(pictures.values())))
     return dict(pictures)
 
 
-def cifar_c_pictures(
+def cifar_c_images(
     root: Path, names: Sequence[str], severities: Sequence[int] = SEVERITIES, *, kind: str | None = None
 ) -> dict[tuple[str, int], SampleSet]:
     """(corruption, severity) -> images, from `root/CORRUPTION.npy` and `root/labels.npy`.

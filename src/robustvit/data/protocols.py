@@ -41,7 +41,7 @@ class Protocol:
         size: (H, W) of the result.
         short_side: resize the shorter side to this first; None for no resizing.
         interpolation: of the resizing.
-        ignore_orientation: images were opened without regard to their EXIF tag, see `read_picture`.
+        ignore_orientation: images were opened without regard to their EXIF tag, see `read_image`.
     """
 
     name: str

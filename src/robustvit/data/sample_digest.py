@@ -79,17 +79,17 @@ def _files_of(dataset: Any) -> list[tuple[str, Any]] | None:
 
 def _add_arrays(digest: Digest, dataset: Any) -> bool:
     """The arrays and tensors that a dataset holds; False where there are none that have a row for each item."""
-    has_pictures = False
+    has_images = False
     for name in IN_MEMORY:
         value = getattr(dataset, name, None)
         for array in value if isinstance(value, tuple) else (value,):
             if isinstance(array, torch.Tensor | np.ndarray) and len(array.shape) and len(array) == len(dataset):
                 digest.add(name)
                 _add_array(digest, array)
-                has_pictures |= array.ndim >= 3
+                has_images |= array.ndim >= 3
             elif isinstance(array, list) and len(array) == len(dataset):
                 digest.add(name, array)
-    return has_pictures
+    return has_images
 
 
 def _add_array(digest: Digest, array: torch.Tensor | np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""Images to evaluate on: where they come from and what they are called; `picture_files` reads them.
+"""Images to evaluate on: where they come from and what they are called; `image_files` reads them.
 
 A set of images is iterable and lazy: decoding happens when an image is opened, so that skipping is free. What cannot be
 read raises `UnreadablePictureError`, which whoever iterates counts and names.
@@ -20,10 +20,10 @@ from PIL import Image
 
 from robustvit.data.sample_digest import add_dataset, add_samples
 from robustvit.runtime.fingerprint import Digest
-from robustvit.runtime.picture_files import MOST_BYTES, UnreadablePictureError, read_picture
+from robustvit.runtime.image_files import MOST_BYTES, UnreadablePictureError, read_image
 
 __all__ = [
-    "PICTURE_SUFFIXES",
+    "IMAGE_SUFFIXES",
     "ArraySamples",
     "DatasetSamples",
     "ReaderSamples",
@@ -31,11 +31,11 @@ __all__ = [
     "SampleSet",
     "SomeSamples",
     "UnreadablePictureError",
-    "read_picture",
+    "read_image",
 ]
 
 _SUFFIXES = ".png .jpg .jpeg .jpe .jfif .bmp .webp .avif .jp2 .gif .tif .tiff .ppm .pgm .pbm .pnm"
-PICTURE_SUFFIXES = frozenset(_SUFFIXES.split())
+IMAGE_SUFFIXES = frozenset(_SUFFIXES.split())
 """Of files that are taken for images, whatever the case."""
 _BROKEN = (OSError, ValueError, SyntaxError, EOFError, struct.error, Image.DecompressionBombError)
 
@@ -79,7 +79,7 @@ class ReaderSamples:
         name: for the result file.
         labels: of all images, where the reader has neither `targets` nor `samples`.
         order_note: how the classes are numbered, where other programs number them otherwise.
-        ignore_orientation: see `read_picture`.
+        ignore_orientation: see `read_image`.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class ReaderSamples:
                         source = source.read(MOST_BYTES + 1)
         except _BROKEN as error:
             raise UnreadablePictureError(str(error)) from error
-        return read_picture(source, ignore_orientation=self.ignore_orientation)
+        return read_image(source, ignore_orientation=self.ignore_orientation)
 
 
 class ArraySamples:
@@ -245,7 +245,7 @@ class DatasetSamples:
             image = image.permute(1, 2, 0).cpu().numpy()
         if isinstance(image, np.ndarray):
             image = Image.fromarray(np.ascontiguousarray(image.squeeze()))
-        return read_picture(image, ignore_orientation=self.ignore_orientation)
+        return read_image(image, ignore_orientation=self.ignore_orientation)
 
 
 class _Item:

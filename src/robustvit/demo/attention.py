@@ -17,7 +17,7 @@ from robustvit.report.page import Chapter
 
 __all__ = ["attention_chapter", "attention_received"]
 
-PICTURE = 3
+IMAGE = 3
 SPOILED = (("clean", 0), ("gaussian_noise", 3), ("motion_blur", 3), ("fog", 3), ("contrast", 3))
 """(corruption, severity) of the columns."""
 
@@ -35,7 +35,7 @@ def attention_received(tape: Tape) -> list[np.ndarray]:
 
 def attention_chapter(networks: Mapping[str, nn.Module]) -> Chapter:
     """The chapter of the report that shows what changes inside the networks when the image does."""
-    image = Scenes("test", PICTURE + 1, 32, hints=Hints(0.9, 0.9)).scene(PICTURE).image
+    image = Scenes("test", IMAGE + 1, 32, hints=Hints(0.9, 0.9)).scene(IMAGE).image
     spoiled = [image if name == "clean" else corrupt(image, name, severity, seed=0) for name, severity in SPOILED]
     pictures = torch.stack(spoiled)
     rows = [_row(name, network, pictures) for name, network in networks.items()]

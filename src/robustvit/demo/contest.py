@@ -44,7 +44,7 @@ CONTESTANTS: Mapping[str, TrainConfig] = {
     "fan_vit_nano": replace(SHARED, model=ModelConfig(name="fan_vit_nano", tap=4), methods={"adl": AdlConfig()}),
 }
 """Name -> its training: the plain network, and the same-size FAN with TAP and ADL."""
-PICTURES = 250
+IMAGES = 250
 """Scenes that both are measured on; the networks have never seen them."""
 
 
@@ -61,7 +61,7 @@ def demonstrate(
 
     Args:
         output: folder for one run per network, results.json, results.csv and report.html.
-        images: to measure on; None for `PICTURES`.
+        images: to measure on; None for `IMAGES`.
         contestants: name -> training, the plain network first; None for `CONTESTANTS`.
         training: callback (name, progress), called after every update.
         measuring: callback (description, done, total).
@@ -76,7 +76,7 @@ def demonstrate(
         networks[name] = create_model(f"local-dir:{output / name / 'weights'}", pretrained=True).eval()
     results = evaluate(
         networks,
-        f"scenes-easy:{pictures or PICTURES}",
+        f"scenes-easy:{pictures or IMAGES}",
         ["clean", "common15"],
         output=output,
         resume=True,

@@ -11,9 +11,9 @@ from torch import Tensor
 from robustvit.corruptions.conditions import CLEAN, Condition
 from robustvit.data.samples import Sample
 from robustvit.evaluation.attacking import Attacker
-from robustvit.evaluation.examples import data_uri, example_picture
+from robustvit.evaluation.examples import data_uri, example_image
 from robustvit.evaluation.passes import MemoryPass
-from robustvit.evaluation.results import AttackedPicture, AttackExample, ExamplePicture
+from robustvit.evaluation.results import AttackedImage, AttackExample, ExampleImage
 from robustvit.evaluation.tallied import Tallied
 from robustvit.tasks.classification import correct
 from robustvit.tasks.passes import predict_images
@@ -55,7 +55,7 @@ def _under_attack(attacker: Attacker, planned: MemoryPass, attack: str, samples:
     examples = []
     for place, (sample, target) in enumerate(zip(samples, targets, strict=True)):
         change, scale = _change(pixels[place] - images[place].float() / 255)
-        attacked = AttackedPicture(attack, change, scale, under[place])
+        attacked = AttackedImage(attack, change, scale, under[place])
         examples.append(AttackExample(sample.id, planned.task.target_text(target), clean[place], (attacked,)))
     return examples
 
@@ -86,11 +86,11 @@ def _spread(names: list[str], count: int) -> list[str]:
     return [names[i * len(names) // count] for i in range(count)]
 
 
-def _answers(planned: MemoryPass, images: Tensor, condition: Condition, targets: Sequence[int]) -> list[ExamplePicture]:
+def _answers(planned: MemoryPass, images: Tensor, condition: Condition, targets: Sequence[int]) -> list[ExampleImage]:
     predictions = predict_images(planned.task, planned.network, images, planned.normalisation)
     pixels = images if images.dtype == torch.uint8 else (images * 255).round().byte()
     rows = zip(pixels, predictions, targets, strict=True)
-    return [example_picture(planned.task, condition, *row) for row in rows]
+    return [example_image(planned.task, condition, *row) for row in rows]
 
 
 def _change(change: Tensor) -> tuple[str, float]:

@@ -37,7 +37,7 @@ from robustvit.runtime.progress import progress_bar
 from robustvit.runtime.stored_work import StoredWork
 from robustvit.tasks.base import Task
 from robustvit.tasks.class_matching import ClassMismatchError, write_template
-from robustvit.tasks.notes import Note, few_pictures_note
+from robustvit.tasks.notes import Note, few_images_note
 from robustvit.tasks.registry import task_named
 
 __all__ = ["FinishedRunError", "Report", "UnfinishedRunError", "evaluate"]
@@ -127,7 +127,7 @@ def _measure(
         scored.append(made)
         predictions += tables
     differences = _differences(networks, list(passes.values()), scored, settings.seed)
-    few = [few_pictures_note(d.images, has_exact=settings.task.is_share) for d in differences]
+    few = [few_images_note(d.images, has_exact=settings.task.is_share) for d in differences]
     kept = {"limit": settings.limit, "seed": settings.seed, "batch_size": settings.batch_size}
     return Results(
         models=tuple(networks),

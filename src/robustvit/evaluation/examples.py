@@ -14,11 +14,11 @@ from torch import Tensor
 from robustvit.corruptions.conditions import CLEAN, Condition
 from robustvit.data.samples import Sample, UnreadablePictureError
 from robustvit.evaluation.passes import MemoryPass
-from robustvit.evaluation.results import Example, ExamplePicture
+from robustvit.evaluation.results import Example, ExampleImage
 from robustvit.tasks.base import Task
 from robustvit.tasks.passes import predict_images
 
-__all__ = ["data_uri", "example_picture", "make_examples"]
+__all__ = ["data_uri", "example_image", "make_examples"]
 
 SIDE = 160
 """Larger images are shown at this size."""
@@ -54,11 +54,11 @@ def _example(planned: MemoryPass, sample: Sample, image: Tensor, conditions: Seq
     task, target = planned.task, planned.task.target(sample, planned.samples)
     seen = torch.cat([planned.under(image, [sample.id], condition) for condition in conditions])
     predictions = predict_images(task, planned.network, seen, planned.normalisation)
-    shown = [example_picture(task, *row, target) for row in zip(conditions, seen, predictions, strict=True)]
+    shown = [example_image(task, *row, target) for row in zip(conditions, seen, predictions, strict=True)]
     return Example(sample.id, task.target_text(target), tuple(shown))
 
 
-def example_picture(task: Task, condition: Condition, pixels: Tensor, prediction: object, target: object) -> ExamplePicture:
+def example_image(task: Task, condition: Condition, pixels: Tensor, prediction: object, target: object) -> ExampleImage:
     """An image with the answer.
 
     Args:
@@ -70,7 +70,7 @@ def example_picture(task: Task, condition: Condition, pixels: Tensor, prediction
     answer = task.answer(prediction, target)
     image = task.draw(Image.fromarray(pixels.permute(1, 2, 0).numpy()), prediction, target)
     told = (answer.text, answer.confidence, answer.is_right)
-    return ExamplePicture(condition.name, condition.severity, data_uri(image), *told)
+    return ExampleImage(condition.name, condition.severity, data_uri(image), *told)
 
 
 def data_uri(image: Image.Image) -> str:

@@ -32,13 +32,13 @@ def outputs_part(networks: Sequence[tuple[Task, nn.Module, tuple[int, int]]]) ->
 def _outputs(task: Task, network: nn.Module, size: tuple[int, int]) -> list[float]:
     parameter = next(network.parameters(), torch.zeros(()))
     with evaluation_mode(network):
-        picture = _picture(size).to(device=parameter.device, dtype=parameter.dtype)
+        picture = _image(size).to(device=parameter.device, dtype=parameter.dtype)
         numbers = task.numbers(network, picture).double().cpu()
     places = torch.linspace(0, len(numbers) - 1, min(MOST, len(numbers))).round().long()
     return [float(value) for value in numbers[places]] if len(numbers) else [math.nan]
 
 
-def _picture(size: tuple[int, int]) -> Tensor:
+def _image(size: tuple[int, int]) -> Tensor:
     """[1, 3, H, W] in 0 .. 1, of integers alone: the same everywhere, without symmetry, of another mean in each channel."""
     H, W = size
     c, i, j = torch.meshgrid(torch.arange(3), torch.arange(H), torch.arange(W), indexing="ij")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from robustvit.evaluation.cell_result import CellResult
 from robustvit.evaluation.definitions import definitions
 from robustvit.evaluation.rows import columns_of, rows_of
-from robustvit.evaluation.shown_images import AttackedPicture, AttackExample, Example, ExamplePicture
+from robustvit.evaluation.shown_images import AttackedImage, AttackExample, Example, ExampleImage
 from robustvit.evaluation.value import Value
 from robustvit.metrics import measures
 from robustvit.metrics.measures import ACCURACY, CELL_MEASURES, measure_of
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AttackExample",
-    "AttackedPicture",
+    "AttackedImage",
     "CellResult",
     "Difference",
     "Example",
-    "ExamplePicture",
+    "ExampleImage",
     "Measurement",
     "ModelResults",
     "Results",
@@ -180,7 +180,7 @@ class Results:
         created: when, in UTC.
         definitions: what every number in `summary` means.
         fingerprint: of networks, images and settings; empty where nothing was written.
-        differences: of every two networks, a measurement at a time.
+        differences: of every two networks, one entry per measurement.
         notes: what to know about all of them, besides those of the measurements.
         task: that was measured.
         primary: key of its primary measure.
@@ -238,7 +238,7 @@ class Results:
         return pd.DataFrame(self.rows())
 
     def between(self, first: str, second: str) -> tuple[Difference, ...]:
-        """The first of these networks minus the second, a measurement at a time; empty where they were not compared."""
+        """The first of these networks minus the second, one entry per measurement; empty where they were not compared."""
         straight = [d for d in self.differences if (d.first, d.second) == (first, second)]
         return tuple(straight or [d.reversed() for d in self.differences if (d.second, d.first) == (first, second)])
 
@@ -366,8 +366,8 @@ def _measurement_from_json(stored: dict[str, Any]) -> Measurement:
 
 
 def _attack_example_from_json(stored: dict[str, Any]) -> AttackExample:
-    attacked = tuple(AttackedPicture(**{**a, "shown": ExamplePicture(**a["shown"])}) for a in stored["attacked"])
-    return AttackExample(stored["id"], stored["label"], ExamplePicture(**stored["clean"]), attacked)
+    attacked = tuple(AttackedImage(**{**a, "shown": ExampleImage(**a["shown"])}) for a in stored["attacked"])
+    return AttackExample(stored["id"], stored["label"], ExampleImage(**stored["clean"]), attacked)
 
 
 def _model_from_json(stored: dict[str, Any]) -> ModelResults:
@@ -381,7 +381,7 @@ def _model_from_json(stored: dict[str, Any]) -> ModelResults:
         cells=tuple(CellResult(**{**cell, "values": _summary(cell["values"])}) for cell in cells),
         skipped=tuple((i, reason) for i, reason in stored.pop("skipped")),
         examples=tuple(
-            Example(e["id"], e["label"], tuple(ExamplePicture(**picture) for picture in e["pictures"])) for e in examples
+            Example(e["id"], e["label"], tuple(ExampleImage(**picture) for picture in e["pictures"])) for e in examples
         ),
         attack_examples=tuple(_attack_example_from_json(example) for example in attack_examples),
         **stored,

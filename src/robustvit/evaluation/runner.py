@@ -24,7 +24,7 @@ from robustvit.runtime.processes import Processes
 from robustvit.runtime.stored_work import StoredWork
 from robustvit.tasks.base import Task
 from robustvit.tasks.class_predictions import Predictions
-from robustvit.tasks.notes import Note, few_pictures_note, left_out_note
+from robustvit.tasks.notes import Note, few_images_note, left_out_note
 from robustvit.tasks.tallies import Tallies
 
 __all__ = ["run_network", "statistics_of"]
@@ -157,7 +157,7 @@ def _notes(planned: Pass, tallied: Tallied, is_bootstrapped: bool) -> list[Note]
     if _is_plain(planned) and CLEAN in planned.cells:
         is_untrained = bool(getattr(planned.network, "is_untrained", False))
         notes += planned.task.notes(planned.samples, tallied.row(CLEAN), is_untrained=is_untrained)
-    few = few_pictures_note(len(tallied.ids), has_exact=planned.task.is_share) if is_bootstrapped else None
+    few = few_images_note(len(tallied.ids), has_exact=planned.task.is_share) if is_bootstrapped else None
     return [*notes, *(note for note in (few, left_out_note(planned.cells, planned.left_out)) if note is not None)]
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["AttackExample", "AttackedPicture", "Example", "ExamplePicture"]
+__all__ = ["AttackExample", "AttackedImage", "Example", "ExampleImage"]
 
 
 @dataclass(frozen=True)
-class ExamplePicture:
+class ExampleImage:
     """One image as the network saw it. `image` is a data URI."""
 
     condition: str
@@ -25,11 +25,11 @@ class Example:
 
     id: str
     label: str
-    pictures: tuple[ExamplePicture, ...]
+    pictures: tuple[ExampleImage, ...]
 
 
 @dataclass(frozen=True)
-class AttackedPicture:
+class AttackedImage:
     """One image under one attack.
 
     Attributes:
@@ -42,7 +42,7 @@ class AttackedPicture:
     attack: str
     change: str = field(repr=False)
     scale: float
-    shown: ExamplePicture
+    shown: ExampleImage
 
 
 @dataclass(frozen=True)
@@ -51,5 +51,5 @@ class AttackExample:
 
     id: str
     label: str
-    clean: ExamplePicture
-    attacked: tuple[AttackedPicture, ...]
+    clean: ExampleImage
+    attacked: tuple[AttackedImage, ...]

@@ -14,7 +14,7 @@ from robustvit.metrics.arrays import ArrayLike, FloatArray, require_fractions, t
 from robustvit.metrics.intervals import Interval
 
 __all__ = [
-    "FEW_PICTURES",
+    "FEW_IMAGES",
     "SAME",
     "Statistic",
     "bootstrap_differences",
@@ -26,7 +26,7 @@ __all__ = [
 Statistic = Callable[[FloatArray], FloatArray]
 """Accuracies of the cells [..., cells] -> score [...]."""
 
-FEW_PICTURES = 30
+FEW_IMAGES = 30
 """With fewer, draws resemble each other too much: intervals of a percentile bootstrap are too narrow."""
 SAME = 1e-12
 """Scores that differ by less are equal: their sums were rounded otherwise."""

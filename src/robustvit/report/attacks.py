@@ -12,7 +12,7 @@ from robustvit.attacks.attack import accuracy_key
 from robustvit.attacks.options import grey
 from robustvit.attacks.registry import ATTACKS
 from robustvit.evaluation.attacking import ATTACK_SUITE
-from robustvit.evaluation.results import AttackedPicture, AttackExample, CellResult, ModelResults
+from robustvit.evaluation.results import AttackedImage, AttackExample, CellResult, ModelResults
 from robustvit.report.charts import PLAIN, Bar, bars
 from robustvit.report.numbers import MISSING, change, interval, percent
 
@@ -41,7 +41,7 @@ class AttackRow:
     norm: str
     share: str
     settings: dict[str, Any]
-    strips: tuple[tuple[AttackExample, AttackedPicture], ...]
+    strips: tuple[tuple[AttackExample, AttackedImage], ...]
     remark: str = ""
 
 
@@ -87,7 +87,7 @@ def _row(model: ModelResults, name: str, settings: dict[str, Any]) -> AttackRow:
     return AttackRow(*shown, told, tuple(strips), _remark(strips))
 
 
-def _remark(strips: Sequence[tuple[AttackExample, AttackedPicture]]) -> str:
+def _remark(strips: Sequence[tuple[AttackExample, AttackedImage]]) -> str:
     """Every attack shows images that it fooled, as long as there are any."""
     fooled = sum(bool(example.clean.right) and not attacked.shown.right for example, attacked in strips)
     if not strips or fooled == len(strips):

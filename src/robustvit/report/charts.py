@@ -103,7 +103,7 @@ def gauge(value: float, low: float | None, high: float | None, title: str) -> Ma
 
 
 def curves(lines: Sequence[Series], ticks: Sequence[tuple[int, str]], title: str, right: float = 86.0) -> Markup:
-    """Fractions over a few steps, one line a series.
+    """Fractions over a few steps, one line per series.
 
     Args:
         lines: drawn in this order.

@@ -170,7 +170,7 @@ def shared_grids(models: Sequence[ModelResults]) -> dict[tuple[str, ...], list[t
 
 
 def compared_curves(models: Sequence[ModelResults]) -> list[tuple[str, tuple[Panel, ...]]]:
-    """For each grid: curves over severity, one line a network, over all corruptions and by group."""
+    """For each grid: curves over severity, one line per network, over all corruptions and by group."""
     figures = []
     for suites, members in shared_grids(models).items():
         ticks = severity_ticks(grid for _, _, grid in members)

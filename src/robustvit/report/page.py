@@ -35,14 +35,14 @@ class Chapter:
         title: of the chapter.
         paragraphs: plain text.
         picture: a PNG below them, if any.
-        dark_picture: the same for dark pages.
+        dark_image: the same for dark pages.
         caption: what the image shows, for readers who cannot see it.
     """
 
     title: str
     paragraphs: tuple[str, ...]
     picture: bytes | None = None
-    dark_picture: bytes | None = None
+    dark_image: bytes | None = None
     caption: str = ""
 
     @property
@@ -53,7 +53,7 @@ class Chapter:
     @property
     def dark_source(self) -> str:
         """Likewise, for dark pages."""
-        return _png_source(self.dark_picture or self.picture)
+        return _png_source(self.dark_image or self.picture)
 
 
 def _png_source(png: bytes | None) -> str:
@@ -149,7 +149,7 @@ def _contents(results: Results) -> dict[str, Any]:
         "compared_heats": comparison.compared_heats(results, top) if several else [],
         "sequences": comparison.compared_sequences(results.models) if several else [],
         "others": [(model, cell) for model in results.models for cell in other_cells(model)],
-        "pictures": _pictures(results),
+        "pictures": _images(results),
         "skipped": list(_skipped(results)),
         "no_answers": [(m.name, lost) for m in results.models if (lost := sum(cell.no_answer for cell in m.cells))],
         "most_skipped": MOST_SKIPPED,
@@ -166,7 +166,7 @@ NO_CORRUPTION_ERROR = (
 )
 
 
-def _pictures(results: Results) -> int:
+def _images(results: Results) -> int:
     """How many there were, of the set that the headline speaks of."""
     cells = [cell for model in results.models for cell in model.cells]
     clean = [cell.images for cell in cells if cell.suite == "clean"]

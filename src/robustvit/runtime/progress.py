@@ -16,9 +16,9 @@ __all__ = ["EveryMinute", "progress_bar"]
 
 @contextmanager
 def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
-    """Gives a function to be told (what is being done, steps done, steps in all), and shows it with the time left on stderr.
+    """Gives a callback for (what is being done, steps done, steps in all), and shows it with the time left on stderr.
 
-    Off a terminal, a line a minute.
+    Off a terminal, one line per minute.
     """
     console = Console(stderr=True)
     if not (console.is_terminal or console.is_jupyter):

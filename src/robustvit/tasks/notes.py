@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from robustvit.corruptions.conditions import Condition
 from robustvit.corruptions.parameters import SEVERITIES
-from robustvit.metrics.bootstrap import FEW_PICTURES
+from robustvit.metrics.bootstrap import FEW_IMAGES
 from robustvit.metrics.chance import is_at_chance, p_value_of_chance
 
-__all__ = ["Note", "chance_note", "few_pictures_note", "left_out_note"]
+__all__ = ["Note", "chance_note", "few_images_note", "left_out_note"]
 
 
 @dataclass(frozen=True)
@@ -30,16 +30,16 @@ class Note:
     file: str = ""
 
 
-def few_pictures_note(pictures: int, *, has_exact: bool) -> Note | None:
-    """For numbers whose intervals are from a bootstrap of fewer than `FEW_PICTURES` images."""
-    if pictures >= FEW_PICTURES:
+def few_images_note(pictures: int, *, has_exact: bool) -> Note | None:
+    """For numbers whose intervals are from a bootstrap of fewer than `FEW_IMAGES` images."""
+    if pictures >= FEW_IMAGES:
         return None
     count = f"{pictures} image{'' if pictures == 1 else 's'}"
     return Note(
         "few-pictures",
         "Few images",
         f"Only {count}: intervals of means over corruptions, retention, mCE and differences between networks are from a "
-        f"bootstrap, which makes them too narrow with fewer than {FEW_PICTURES} images."
+        f"bootstrap, which makes them too narrow with fewer than {FEW_IMAGES} images."
         + (" Those of single accuracies hold." if has_exact else ""),
     )
 

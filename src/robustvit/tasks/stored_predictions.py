@@ -33,14 +33,14 @@ def read_predictions(path: Path) -> tuple[Predictions, ...]:
         except (csv.Error, TypeError, AttributeError) as error:
             raise ValueError(f"line {reader.line_num}: {error}") from error
     conditions = [list(group) for _, group in groupby(rows, key=lambda row: [row[name] for name in _OF_A_CONDITION])]
-    tables = [list(group) for _, group in groupby(conditions, key=_pictures_of)]
+    tables = [list(group) for _, group in groupby(conditions, key=_images_of)]
     return tuple(_table(table) for table in tables)
 
 
 _OF_A_CONDITION = ("network", "suite", "condition", "severity")
 
 
-def _pictures_of(cell: list[Row]) -> list[tuple[str, ...]]:
+def _images_of(cell: list[Row]) -> list[tuple[str, ...]]:
     """What the conditions of one table have in common."""
     return [(row["network"], row["id"], row["label"]) for row in cell]
 

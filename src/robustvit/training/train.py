@@ -1,7 +1,7 @@
 """`train`: a run from its configuration to its folder.
 
 FOLDER/config.yaml        the resolved configuration; `robustvit train --resume --output FOLDER` needs nothing else
-FOLDER/metrics.jsonl      a line a logged update and a validation
+FOLDER/metrics.jsonl      one line per logged update and per validation
 FOLDER/checkpoints/       the last states, for resuming
 FOLDER/best/, weights/    model.safetensors and config.json: the best validated network, and the last
 FOLDER/training.png       loss and accuracy

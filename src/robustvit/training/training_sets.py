@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from robustvit.data.layouts import LayoutError, Split
-from robustvit.data.readers.class_folders import folder_pictures
+from robustvit.data.readers.class_folders import folder_images
 from robustvit.data.samples import SampleSet, SomeSamples, UnreadablePictureError
 from robustvit.runtime.randomness import keyed_seed
 from robustvit.tasks.base import Task
@@ -161,18 +161,18 @@ def _clean_samples(task: Task, config: DataConfig) -> Any:
 
 
 def _copies(config: DataConfig, classes: Sequence[str]) -> Iterator[_Part]:
-    """ROOT/CLASS/PICTURE, or ROOT/KIND/CLASS/PICTURE for some kinds, as EDSR and CAE."""
+    """ROOT/CLASS/IMAGE, or ROOT/KIND/CLASS/IMAGE for some kinds, as EDSR and CAE."""
     for number, root in enumerate(config.copies):
         path = Path(root)
         if not path.is_dir():
             raise FileNotFoundError(
-                f"data.copies: there is no folder {path}; expected {path}/CLASS/PICTURE.jpg, or {path}/EDSR/CLASS/PICTURE.jpg "
+                f"data.copies: there is no folder {path}; expected {path}/CLASS/IMAGE.jpg, or {path}/EDSR/CLASS/IMAGE.jpg "
                 "and the like"
             )
         if not classes:
             raise LayoutError(f"data.copies={root} cannot join a training set whose classes have no names")
         for folder in _folders_of_classes(path):
-            samples = folder_pictures(folder, ignore_orientation=config.ignore_orientation)
+            samples = folder_images(folder, ignore_orientation=config.ignore_orientation)
             labels = _matched(folder, samples.classes, classes)
             yield _Part(Relabelled(samples, labels, classes), f"copies{number}/{folder.name}/")
 

@@ -24,10 +24,10 @@ from robustvit.corruptions.registry import corrupt
 from robustvit.data.copies.copying import Cell, Copying
 from robustvit.data.copies.source_records import SourceRecord
 from robustvit.data.protocols import Protocol
-from robustvit.data.samples import UnreadablePictureError, read_picture
+from robustvit.data.samples import UnreadablePictureError, read_image
 from robustvit.runtime.files import explained
+from robustvit.runtime.image_files import check_is_file
 from robustvit.runtime.interruption import WorkersEnd, leave_signals_to_parent, starting_workers
-from robustvit.runtime.picture_files import check_is_file
 
 __all__ = ["Copied", "Job", "Work", "results"]
 
@@ -134,7 +134,7 @@ def _copy(job: Job) -> Copied:
     try:
         check_is_file(work.source / picture)
         source = SourceRecord.of(work.source / picture)
-        image = read_picture(work.source / picture, ignore_orientation=work.copying.ignore_orientation)
+        image = read_image(work.source / picture, ignore_orientation=work.copying.ignore_orientation)
         pixels = _fit(image, work.copying.size)
     except (UnreadablePictureError, OSError, ValueError) as error:
         for path in paths.values():  # of an image that could be read before it was changed

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Literal
 
 from robustvit.corruptions.registry import CORRUPTIONS, ChannelOrder, corruption_names
-from robustvit.data.samples import PICTURE_SUFFIXES
+from robustvit.data.samples import IMAGE_SUFFIXES
 from robustvit.runtime.spelling import nearest
 
-__all__ = ["LAYOUTS", "Cell", "Copying", "Layout", "check_names", "copied_names", "pictures_below"]
+__all__ = ["LAYOUTS", "Cell", "Copying", "Layout", "check_names", "copied_names", "images_below"]
 
 Layout = Literal["imagenet", "cityscapes", "coco"]
 LAYOUTS: dict[Layout, str] = {
@@ -37,7 +37,7 @@ class Copying:
         file_format: "jpeg", "png", or "same" as the image.
         quality: of JPEG files.
         channel_order, frost_folder: see `corrupt`.
-        ignore_orientation: see `read_picture`; copies have no tag in either case.
+        ignore_orientation: see `read_image`; copies have no tag in either case.
     """
 
     layout: Layout
@@ -79,7 +79,7 @@ def _members(name: str) -> tuple[str, ...]:
         raise ValueError(f"{error}, or a corruption by its name{nearest(name, CORRUPTIONS)}") from error
 
 
-def pictures_below(source: Path, layout: Layout) -> list[Path]:
+def images_below(source: Path, layout: Layout) -> list[Path]:
     """The images of a dataset, relative to its folder, sorted; without annotations, which may be images as well.
 
     Raises:
@@ -90,9 +90,9 @@ def pictures_below(source: Path, layout: Layout) -> list[Path]:
         if source.is_file():
             raise NotADirectoryError(f"{source} is a file; give the folder that has the images")
         raise FileNotFoundError(f"there is no folder {source}; give the folder that has the images")
-    found = sorted(path for path in _walk(source) if path.suffix.lower() in PICTURE_SUFFIXES)
+    found = sorted(path for path in _walk(source) if path.suffix.lower() in IMAGE_SUFFIXES)
     if not found:
-        raise ValueError(f"{source} has no images; looked for {', '.join(sorted(PICTURE_SUFFIXES))} in it and below")
+        raise ValueError(f"{source} has no images; looked for {', '.join(sorted(IMAGE_SUFFIXES))} in it and below")
     if layout == "cityscapes":
         images = [path for path in found if path.stem.endswith("_leftImg8bit")]
         if not images:

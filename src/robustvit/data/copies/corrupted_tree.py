@@ -16,7 +16,7 @@ from pathlib import Path
 from robustvit.corruptions.frost_textures import frost_textures
 from robustvit.corruptions.parameters import SMALLEST
 from robustvit.data.copies.copy_workers import Job, Work, results
-from robustvit.data.copies.copying import LAYOUTS, Copying, check_names, copied_names, pictures_below
+from robustvit.data.copies.copying import LAYOUTS, Copying, check_names, copied_names, images_below
 from robustvit.data.copies.listed_names import checksum_line
 from robustvit.data.copies.source_records import SourceRecords, drop_copies, source_line
 from robustvit.data.copies.tree_records import agree_on_manifest, finished_copies, listing, record_skipped
@@ -70,7 +70,7 @@ def corrupt_tree(
         rank, world: this process of a distributed run, and how many there are; each takes its share of the images.
         report: progress callback (description, images done, total).
     """
-    pictures = pictures_below(source, copying.layout)
+    pictures = images_below(source, copying.layout)
     _check_places(source, destination)
     with locked(destination, (rank, world)):
         return _write_copies(source, destination, copying, pictures, workers, rank, world, report)

@@ -12,14 +12,14 @@ from typing import Any
 from PIL import Image
 
 from robustvit.data.readers.class_folders import LayoutError, order_note
-from robustvit.data.samples import PICTURE_SUFFIXES, ReaderSamples, Sample, UnreadablePictureError, read_picture
+from robustvit.data.samples import IMAGE_SUFFIXES, ReaderSamples, Sample, UnreadablePictureError, read_image
 from robustvit.runtime.fingerprint import Digest
-from robustvit.runtime.picture_files import MOST_BYTES
+from robustvit.runtime.image_files import MOST_BYTES
 
-__all__ = ["ShardPictures", "hfds_pictures", "tar_pictures", "wds_pictures"]
+__all__ = ["ShardImages", "hfds_images", "tar_images", "wds_images"]
 
 
-def tar_pictures(path: Path, *, ignore_orientation: bool = False) -> ReaderSamples:
+def tar_images(path: Path, *, ignore_orientation: bool = False) -> ReaderSamples:
     """The images of a tar file with .../CLASS/IMAGE or CLASS.tar in it.
 
     Raises:
@@ -51,14 +51,14 @@ def _more_suffixes() -> Iterator[None]:
     from timm.data.readers import img_extensions
 
     before = img_extensions.get_img_extensions()
-    img_extensions.set_img_extensions(sorted(PICTURE_SUFFIXES))
+    img_extensions.set_img_extensions(sorted(IMAGE_SUFFIXES))
     try:
         yield
     finally:
         img_extensions.set_img_extensions(before)
 
 
-def hfds_pictures(source: str, *, ignore_orientation: bool = False) -> ReaderSamples:
+def hfds_images(source: str, *, ignore_orientation: bool = False) -> ReaderSamples:
     """`hfds/NAME`: a dataset of the hub or a local folder, with columns image and label; its validation or test split."""
     name = source.partition("/")[2]
     try:
@@ -77,7 +77,7 @@ def hfds_pictures(source: str, *, ignore_orientation: bool = False) -> ReaderSam
     raise LayoutError(f"{source} has no split validation or test with columns image and label ({'; '.join(reasons)})")
 
 
-def wds_pictures(source: str, *, ignore_orientation: bool = False) -> ShardPictures:
+def wds_images(source: str, *, ignore_orientation: bool = False) -> ShardImages:
     """`wds/FOLDER` with timm's info.json in it, or `wds/FOLDER/NAME-{0000..0063}.tar`: the shards, with or without `|COUNT`.
 
     Raises:
@@ -102,7 +102,7 @@ def wds_pictures(source: str, *, ignore_orientation: bool = False) -> ShardPictu
     if not reader.num_samples and not all(is_local):
         raise LayoutError(f"{source}: the number of images in the shards is unknown; add it, as in {source}|50000")
     count = reader.num_samples or sum(map(_count, files))
-    return ShardPictures(files, source, count, reader.split_info.alt_label, ignore_orientation=ignore_orientation)
+    return ShardImages(files, source, count, reader.split_info.alt_label, ignore_orientation=ignore_orientation)
 
 
 def _is_local(file: str) -> bool:
@@ -154,7 +154,7 @@ def _check_members(shard: str) -> None:
         raise ValueError(f"{large.name} in it has {large.size:,} bytes, which is too large for an image")
 
 
-class ShardPictures:
+class ShardImages:
     """A stream of images from shards of webdataset.
 
     timm's reader says which shards there are. It would leave out damaged images without a word, and deal the shards out to
@@ -187,7 +187,7 @@ class ShardPictures:
                 _check_members(file)
                 samples = webdataset.DataPipeline(webdataset.SimpleShardList([file]), webdataset.tarfile_to_samples())
                 for sample in samples:
-                    yield self._picture(f"{shard}/{sample['__key__']}", sample)
+                    yield self._image(f"{shard}/{sample['__key__']}", sample)
             except (tarfile.TarError, OSError, EOFError, ValueError) as error:
                 told = error.args[0] if error.args else type(error).__name__  # webdataset adds its objects
                 yield Sample(shard, _refusal(f"the rest of the shard cannot be read: {told}"), lambda: 0)
@@ -197,12 +197,12 @@ class ShardPictures:
         digest.add(list(self.files), self.alternative_label)
         digest.add_files(Path(), [file for file in self.files if Path(file).is_file()])
 
-    def _picture(self, name: str, sample: dict[str, Any]) -> Sample:
+    def _image(self, name: str, sample: dict[str, Any]) -> Sample:
         try:
             label = json.loads(sample["json"])[self.alternative_label] if self.alternative_label else sample["cls"]
-            pixels = next(value for suffix, value in sample.items() if f".{suffix.lower()}" in PICTURE_SUFFIXES)
+            pixels = next(value for suffix, value in sample.items() if f".{suffix.lower()}" in IMAGE_SUFFIXES)
             label = int(label)
-            return Sample(name, lambda: read_picture(pixels, ignore_orientation=self.ignore_orientation), lambda: label)
+            return Sample(name, lambda: read_image(pixels, ignore_orientation=self.ignore_orientation), lambda: label)
         except (KeyError, ValueError, StopIteration):
             parts = ", ".join(k for k in sample if k[:2] != "__")
             return Sample(name, _refusal(f"it has {parts}; expected jpg and cls"), lambda: 0)

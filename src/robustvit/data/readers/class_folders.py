@@ -18,16 +18,16 @@ from typing import BinaryIO
 from timm.utils.misc import natural_key
 
 from robustvit.corruptions.registry import corruption_names
-from robustvit.data.samples import PICTURE_SUFFIXES, ReaderSamples
-from robustvit.runtime.picture_files import check_is_file
+from robustvit.data.samples import IMAGE_SUFFIXES, ReaderSamples
+from robustvit.runtime.image_files import check_is_file
 
-__all__ = ["ClassFolderReader", "LayoutError", "folder_pictures", "is_suite", "order_note", "plain_name"]
+__all__ = ["ClassFolderReader", "LayoutError", "folder_images", "is_suite", "order_note", "plain_name"]
 
 SPLITS = ("val", "validation", "test")
 _SUITES = re.compile(r"(tiny)?imagenet(c|c?bar|a|r|p|o|d|e|x|w|v2.*|sketch|3dcc)|cifar10(0)?[cp]|stylizedimagenet|objectnet")
 _OTHER_SUFFIXES = """.txt .json .jsonl .csv .tsv .xml .md .rst .yaml .yml .toml .html .pdf .log .db .ini .py .sh .mat .npy .npz
     .pkl .pt .pth .safetensors .sha256 .md5 .tar .gz .zip .tmp .lock"""
-_NO_PICTURES = frozenset(_OTHER_SUFFIXES.split())
+_NO_IMAGES = frozenset(_OTHER_SUFFIXES.split())
 
 
 class LayoutError(ValueError):
@@ -44,8 +44,8 @@ def is_suite(name: str) -> bool:
     return _SUITES.fullmatch(plain_name(name)) is not None
 
 
-def folder_pictures(path: Path, *, train: bool = False, ignore_orientation: bool = False) -> ReaderSamples:
-    """The images of `path/CLASS/PICTURE`, or of val/, validation/ or test/ in it; of train/ if asked for.
+def folder_images(path: Path, *, train: bool = False, ignore_orientation: bool = False) -> ReaderSamples:
+    """The images of `path/CLASS/IMAGE`, or of val/, validation/ or test/ in it; of train/ if asked for.
 
     Raises:
         LayoutError: there are none, or images lie elsewhere.
@@ -130,7 +130,7 @@ def _scan(root: Path) -> dict[str, list[str]]:
     entries = _visible(root)
     folders = [entry for entry in entries if entry.is_dir()]
     classes = [entry for entry in folders if not is_suite(entry.name)]
-    expected = f"{root}/CLASS/PICTURE.jpg"
+    expected = f"{root}/CLASS/IMAGE.jpg"
     if not entries:
         raise LayoutError(f"{root} is empty; expected a folder for each class with its images inside: {expected}")
     if not folders:
@@ -143,10 +143,10 @@ def _scan(root: Path) -> dict[str, list[str]]:
             f"{root} has no class folders, only {', '.join(e.name for e in folders)}, which have suites of their own; "
             f"expected {expected}, or choose those suites"
         )
-    if loose := next((e.name for e in entries if not e.is_dir() and _is_picture(e.name)), None):
+    if loose := next((e.name for e in entries if not e.is_dir() and _is_image(e.name)), None):
         raise LayoutError(f"{root}/{loose} is beside the class folders, so its class is unknown; move it: {expected}")
     others: Counter[str] = Counter()
-    found = {entry.name: pictures for entry in classes if (pictures := _pictures_of(root, entry.path, others))}
+    found = {entry.name: pictures for entry in classes if (pictures := _images_of(root, entry.path, others))}
     if not found:
         raise LayoutError(f"{root} has no images in its {len(classes)} folders, such as {classes[0].name}{_told(others)}")
     if others:
@@ -161,28 +161,28 @@ def _told(others: Counter[str]) -> str:
     return ": " + ", ".join(f"{count} files {suffix or 'without suffix'}" for suffix, count in others.most_common(5))
 
 
-def _is_picture(name: str) -> bool:
-    return Path(name).suffix.lower() in PICTURE_SUFFIXES
+def _is_image(name: str) -> bool:
+    return Path(name).suffix.lower() in IMAGE_SUFFIXES
 
 
-def _pictures_of(root: Path, folder: str, others: Counter[str]) -> list[str]:
+def _images_of(root: Path, folder: str, others: Counter[str]) -> list[str]:
     pictures = []
     for entry in _visible(folder):
         if entry.is_dir():
-            if deeper := next(_pictures_below(entry.path), None):
+            if deeper := next(_images_below(entry.path), None):
                 raise LayoutError(_too_deep(root, Path(deeper)))
-        elif _is_picture(entry.name):
+        elif _is_image(entry.name):
             pictures.append(entry.name)
-        elif (suffix := Path(entry.name).suffix.lower()) not in _NO_PICTURES:
+        elif (suffix := Path(entry.name).suffix.lower()) not in _NO_IMAGES:
             others[suffix] += 1
     return pictures
 
 
-def _pictures_below(folder: str) -> Iterator[str]:
+def _images_below(folder: str) -> Iterator[str]:
     for entry in _visible(folder):
         if entry.is_dir():
-            yield from _pictures_below(entry.path)
-        elif _is_picture(entry.name):
+            yield from _images_below(entry.path)
+        elif _is_image(entry.name):
             yield entry.path
 
 

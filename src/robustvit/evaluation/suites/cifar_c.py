@@ -8,7 +8,7 @@ from typing import Literal
 from torch import nn
 
 from robustvit.corruptions.conditions import Condition
-from robustvit.data.layouts import cifar_c_pictures, suite_folder
+from robustvit.data.layouts import cifar_c_images, suite_folder
 from robustvit.evaluation.passes import Pass
 from robustvit.evaluation.planning import files_pass, input_size, protocol_for
 from robustvit.evaluation.settings import Settings
@@ -38,7 +38,7 @@ class CifarC(Suite):
         own = "none" if input_size(network, settings) == (32, 32) else "squash"
         protocol = protocol_for(network, settings, own)
         place = suite_folder(settings.data, self.name)
-        found = cifar_c_pictures(place, COMMON15.corruptions, settings.severities, kind=self.dataset)
+        found = cifar_c_images(place, COMMON15.corruptions, settings.severities, kind=self.dataset)
         return files_pass(network, settings, [self], found, protocol)
 
 

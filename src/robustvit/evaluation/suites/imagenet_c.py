@@ -10,7 +10,7 @@ from torch import nn
 
 from robustvit.corruptions.conditions import CLEAN, Condition
 from robustvit.corruptions.parameters import SEVERITIES
-from robustvit.data.layouts import imagenet_c_pictures, suite_folder
+from robustvit.data.layouts import imagenet_c_images, suite_folder
 from robustvit.data.readers.class_folders import LayoutError
 from robustvit.evaluation.passes import Pass
 from robustvit.evaluation.planning import files_pass, memory_pass, protocol_for
@@ -45,7 +45,7 @@ class ImageNetC(Suite):
         asked = self.conditions(settings.severities)
         if settings.is_path:
             root = suite_folder(settings.data, self.name)
-            found = imagenet_c_pictures(root, COMMON15.corruptions, settings.severities)
+            found = imagenet_c_images(root, COMMON15.corruptions, settings.severities)
             if found:
                 own = copied_protocol(network, settings, root)
                 protocol = protocol_for(network, settings, own, published=True)

@@ -11,9 +11,9 @@ from torch import nn
 from robustvit.attacks.pixel_network import check_network, frozen
 from robustvit.corruptions.conditions import CLEAN, PATCHES, Condition
 from robustvit.corruptions.registry import corruption_names
-from robustvit.data.layouts import imagenet_c_pictures
+from robustvit.data.layouts import imagenet_c_images
 from robustvit.data.readers.class_folders import LayoutError
-from robustvit.data.readers.corrupted_pictures import copy_settings, corrupted_folders
+from robustvit.data.readers.corrupted_images import copy_settings, corrupted_folders
 from robustvit.evaluation.passes import FilesPass, MemoryPass, Pass
 from robustvit.evaluation.planning import files_pass, input_size, memory_pass, protocol_for
 from robustvit.evaluation.settings import Settings
@@ -152,7 +152,7 @@ def _plan_copies(network: nn.Module, settings: Settings, suites: Sequence[Suite]
         )
     asked = _asked(settings, suites)
     names = tuple(dict.fromkeys(condition.name for condition in asked))
-    found = imagenet_c_pictures(root, names, settings.severities)
+    found = imagenet_c_images(root, names, settings.severities)
     assert found is not None
     protocol = protocol_for(network, settings, copied_protocol(network, settings, root), published=True)
     planned = files_pass(network, settings, suites, found, protocol, tuple(asked))

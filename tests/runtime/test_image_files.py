@@ -15,11 +15,11 @@ import pytest
 from PIL import EpsImagePlugin, Image
 
 import robustvit as rv
-from robustvit.analysis.given_images import pictures_at
+from robustvit.analysis.given_images import images_at
 from robustvit.cli import main
 from robustvit.data.layouts import open_samples
 from robustvit.data.samples import DatasetSamples
-from robustvit.runtime.picture_files import MOST_BYTES, UnreadablePictureError, read_picture
+from robustvit.runtime.image_files import MOST_BYTES, UnreadablePictureError, read_image
 
 RED_BELOW = np.zeros((48, 64, 3), np.uint8)
 RED_BELOW[24:, :, 0] = 255
@@ -47,7 +47,7 @@ def test_an_eps_named_jpg_starts_no_ghostscript(tmp_path: Path, monkeypatch: pyt
     assert started, "Pillow alone starts it"
     started.clear()
     with pytest.raises(UnreadablePictureError):
-        read_picture(path)
+        read_image(path)
     with pytest.raises(ValueError, match="cannot be read"):
         rv.corrupt(Image.new("RGB", (64, 64)), "frost", 1, frost_folder=tmp_path)
     assert not started
@@ -56,14 +56,14 @@ def test_an_eps_named_jpg_starts_no_ghostscript(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize("suffix", ["jpg", "png", "webp"])
 def test_a_photograph_is_read_upright_unless_told_otherwise(suffix: str, tmp_path: Path) -> None:
     path = photograph(tmp_path / f"a.{suffix}")
-    assert is_upright(read_picture(path))
-    stored = read_picture(path, ignore_orientation=True)
+    assert is_upright(read_image(path))
+    stored = read_image(path, ignore_orientation=True)
     assert stored.size == (64, 48)
     assert not stored.getexif(), "nobody turns it later"
 
 
 def test_a_tiff_is_turned_once(tmp_path: Path) -> None:
-    assert is_upright(read_picture(photograph(tmp_path / "a.tif")))
+    assert is_upright(read_image(photograph(tmp_path / "a.tif")))
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -77,22 +77,22 @@ def test_every_orientation_is_undone(orientation: int, tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = orientation
     image.save(tmp_path / "a.png", exif=exif)
-    assert (np.array(read_picture(tmp_path / "a.png"))[..., 0] == upright).all()
+    assert (np.array(read_image(tmp_path / "a.png"))[..., 0] == upright).all()
 
 
 @pytest.mark.parametrize("orientation", [0, 9, 77])
 def test_an_orientation_that_means_nothing_turns_nothing(orientation: int, tmp_path: Path) -> None:
-    assert read_picture(photograph(tmp_path / "a.jpg", orientation)).size == (64, 48)
+    assert read_image(photograph(tmp_path / "a.jpg", orientation)).size == (64, 48)
 
 
 @pytest.mark.filterwarnings("ignore")  # of Pillow, about the tag
-def test_a_damaged_tag_does_not_cost_the_picture(tmp_path: Path) -> None:
+def test_a_damaged_tag_does_not_cost_the_image(tmp_path: Path) -> None:
     path = photograph(tmp_path / "a.jpg")
     content = bytearray(path.read_bytes())
     start = content.index(b"Exif\x00\x00") + 6
     content[start + 4 : start + 8] = struct.pack("<I", 2**31)  # where the tags are
     path.write_bytes(content)
-    assert sorted(read_picture(path).size) == [48, 64]
+    assert sorted(read_image(path).size) == [48, 64]
 
 
 def test_corrupt_takes_an_image_upright_and_leaves_no_tag(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_corrupt_takes_an_image_upright_and_leaves_no_tag(tmp_path: Path) -> Non
     assert not stored.getexif()
 
 
-def test_class_folders_tar_files_and_loose_pictures_are_upright(tmp_path: Path) -> None:
+def test_class_folders_tar_files_and_loose_images_are_upright(tmp_path: Path) -> None:
     photograph(tmp_path / "set" / "a" / "1.jpg")
     with tarfile.open(tmp_path / "set.tar", "w") as archive:
         archive.add(tmp_path / "set" / "a", "a")
@@ -111,9 +111,9 @@ def test_class_folders_tar_files_and_loose_pictures_are_upright(tmp_path: Path) 
         assert is_upright(next(iter(open_samples(source))).open())
         assert next(iter(open_samples(source, ignore_orientation=True))).open().size == (64, 48)
     loose = tmp_path / "set" / "a"
-    for sources in (pictures_at(loose, (32, 32)), DatasetSamples([(Image.open(loose / "1.jpg").convert("RGB"), 0)])):
+    for sources in (images_at(loose, (32, 32)), DatasetSamples([(Image.open(loose / "1.jpg").convert("RGB"), 0)])):
         assert is_upright(next(iter(sources)).open())
-    assert next(iter(pictures_at(loose, (32, 32), ignore_orientation=True))).open().size == (64, 48)
+    assert next(iter(images_at(loose, (32, 32), ignore_orientation=True))).open().size == (64, 48)
 
 
 def test_copies_are_upright_and_the_switch_is_part_of_the_tree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,20 +141,20 @@ def test_an_evaluation_records_the_orientation(tmp_path: Path) -> None:
     assert len(prints) == 2, "work of one is not taken for the other"
 
 
-def test_a_picture_that_would_fill_the_memory_is_unreadable(tmp_path: Path) -> None:
+def test_a_image_that_would_fill_the_memory_is_unreadable(tmp_path: Path) -> None:
     file = io.BytesIO()
     Image.new("1", (8, 8)).save(file, "PNG")
     content = bytearray(file.getvalue())
     content[16:24] = struct.pack(">II", 60000, 60000)
     content[29:33] = struct.pack(">I", zlib.crc32(content[12:29]))
     with pytest.raises(UnreadablePictureError, match="pixels"):
-        read_picture(bytes(content))
+        read_image(bytes(content))
 
 
 def test_a_sparse_member_of_a_tar_file_is_refused_before_it_fills_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for place in ("runtime.picture_files", "data.samples"):
+    for place in ("runtime.image_files", "data.samples"):
         monkeypatch.setattr(f"robustvit.{place}.MOST_BYTES", 2**20)
     content = io.BytesIO()
     Image.new("RGB", (8, 8)).save(content, "PNG")
@@ -188,7 +188,7 @@ def test_damaged_files_of_every_format_are_read_or_unreadable() -> None:
         for _ in range(draws.randrange(1, 5)):
             content[draws.randrange(min(len(content), 300))] = draws.randrange(256)
         try:
-            read_picture(bytes(content))
+            read_image(bytes(content))
         except UnreadablePictureError:
             unreadable += 1
     assert 100 < unreadable < 400

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from PIL import ExifTags, Image
 
-__all__ = ["MOST_BYTES", "PICTURE_FORMATS", "UnreadablePictureError", "check_is_file", "read_picture", "to_rgb", "upright"]
+__all__ = ["IMAGE_FORMATS", "MOST_BYTES", "UnreadablePictureError", "check_is_file", "read_image", "to_rgb", "upright"]
 
-PICTURE_FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "AVIF", "JPEG2000", "GIF", "TIFF", "PPM")
+IMAGE_FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "AVIF", "JPEG2000", "GIF", "TIFF", "PPM")
 """What is opened, as Pillow names it, whatever the file is called. JPEG includes that of phones with two lenses (MPO)."""
 MOST_BYTES = 2**29
 """Of one image file. What an archive holds may be much larger than the archive."""
@@ -38,7 +38,7 @@ class UnreadablePictureError(ValueError):
     """A file that is no image, or is damaged."""
 
 
-def read_picture(source: Any, *, ignore_orientation: bool = False) -> Image.Image:
+def read_image(source: Any, *, ignore_orientation: bool = False) -> Image.Image:
     """A path, an open file, the bytes of a file or an image, as 8-bit RGB. It has pixels only: no tag, no profile.
 
     Args:
@@ -47,7 +47,7 @@ def read_picture(source: Any, *, ignore_orientation: bool = False) -> Image.Imag
             they are set upright by the EXIF tag of cameras.
 
     Raises:
-        UnreadablePictureError: it is no image of `PICTURE_FORMATS`, a damaged one, or far too large.
+        UnreadablePictureError: it is no image of `IMAGE_FORMATS`, a damaged one, or far too large.
     """
     try:
         if isinstance(source, Image.Image):
@@ -65,7 +65,7 @@ def read_picture(source: Any, *, ignore_orientation: bool = False) -> Image.Imag
 def _formats() -> tuple[str, ...]:
     """Those that this Pillow was built with."""
     Image.init()
-    return tuple(name for name in PICTURE_FORMATS if name in Image.OPEN)
+    return tuple(name for name in IMAGE_FORMATS if name in Image.OPEN)
 
 
 def _file(source: Any) -> Any:

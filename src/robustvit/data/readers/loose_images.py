@@ -7,16 +7,16 @@ from pathlib import Path
 
 from timm.utils.misc import natural_key
 
-from robustvit.data.samples import PICTURE_SUFFIXES, Sample, read_picture
+from robustvit.data.samples import IMAGE_SUFFIXES, Sample, read_image
 from robustvit.runtime.fingerprint import Digest
 
-__all__ = ["NO_LABEL", "LoosePictures", "loose_pictures"]
+__all__ = ["NO_LABEL", "LooseImages", "loose_images"]
 
 NO_LABEL = -1
 """Stands for the class of an image that has none."""
 
 
-class LoosePictures:
+class LooseImages:
     """Files that are images, in their natural order, without labels."""
 
     classes: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class LoosePictures:
 
     def at(self, i: int) -> Sample:
         file = self.files[i]
-        return Sample(file.name, lambda: read_picture(file, ignore_orientation=self.ignore_orientation), lambda: NO_LABEL)
+        return Sample(file.name, lambda: read_image(file, ignore_orientation=self.ignore_orientation), lambda: NO_LABEL)
 
     def add_to(self, digest: Digest, positions: Sequence[int] | None = None) -> None:
         """The files by name, size and time."""
@@ -40,9 +40,9 @@ class LoosePictures:
         digest.add_files(Path(), [str(file) for file in files])
 
 
-def loose_pictures(path: Path, *, ignore_orientation: bool = False) -> LoosePictures | None:
+def loose_images(path: Path, *, ignore_orientation: bool = False) -> LooseImages | None:
     """The image `path`, or those that lie directly in the folder `path`; None where it is neither."""
     inside = path.iterdir() if path.is_dir() else [path]
-    files = [file for file in inside if file.is_file() and file.suffix.lower() in PICTURE_SUFFIXES]
+    files = [file for file in inside if file.is_file() and file.suffix.lower() in IMAGE_SUFFIXES]
     files.sort(key=lambda file: natural_key(file.name))
-    return LoosePictures(files, str(path), ignore_orientation=ignore_orientation) if files else None
+    return LooseImages(files, str(path), ignore_orientation=ignore_orientation) if files else None

@@ -10,10 +10,10 @@ from typing import Any
 from robustvit.corruptions.parameters import SEVERITIES
 from robustvit.corruptions.registry import GROUPS, corruption_names
 from robustvit.data.copies.copying import Cell
-from robustvit.data.readers.class_folders import LayoutError, folder_pictures
+from robustvit.data.readers.class_folders import LayoutError, folder_images
 from robustvit.data.samples import ReaderSamples
 
-__all__ = ["copy_settings", "corrupted_folders", "corrupted_pictures"]
+__all__ = ["copy_settings", "corrupted_folders", "corrupted_images"]
 
 _FOLDERS = ("", *GROUPS, "extra")
 """Folders between the root and the corruptions, as in the published archives."""
@@ -45,10 +45,10 @@ def copy_settings(root: Path) -> dict[str, Any] | None:
         return None
 
 
-def corrupted_pictures(
+def corrupted_images(
     root: Path, names: Sequence[str], severities: Sequence[int] = SEVERITIES
 ) -> dict[Cell, ReaderSamples] | None:
-    """(corruption, severity) -> images, from `root/CORRUPTION/SEVERITY/CLASS/PICTURE`; None if `root` is no such tree.
+    """(corruption, severity) -> images, from `root/CORRUPTION/SEVERITY/CLASS/IMAGE`; None if `root` is no such tree.
 
     Copies have the pixels as they were corrupted, and the numbers of published files were made without EXIF tags, so that
     these are ignored. A published tree must have all that is asked for. What `robustvit corrupt` wrote was meant to have some
@@ -71,8 +71,8 @@ def corrupted_pictures(
             f"{root} has {_told(there)}, and nothing of {', '.join(dict.fromkeys(names))} at severity "
             f"{', '.join(map(str, severities))}; choose what is there with --suite and --severity"
         )
-    found = {cell: folder_pictures(there[cell], ignore_orientation=True) for cell in kept}
-    expected = _copied_pictures(root)
+    found = {cell: folder_images(there[cell], ignore_orientation=True) for cell in kept}
+    expected = _copied_images(root)
     for (name, severity), pictures in found.items():
         if len(pictures) < expected:
             raise LayoutError(
@@ -82,7 +82,7 @@ def corrupted_pictures(
     return found
 
 
-def _copied_pictures(root: Path) -> int:
+def _copied_images(root: Path) -> int:
     """How many images every folder of a copy should have: all but those that could not be read; 0 if unknown."""
     try:
         count = int(json.loads((root / "manifest.json").read_text())["pictures"]["count"])

@@ -122,7 +122,7 @@ def other_kind(draws: random.Random) -> bytes:
 KINDS: tuple[Callable[[random.Random], bytes], ...] = (damaged, whole, tiny, damaged, huge_header, other_kind, damaged, whole)
 
 
-def put_picture(folder: Path, number: int, draws: random.Random) -> tuple[Path, str]:
+def put_image(folder: Path, number: int, draws: random.Random) -> tuple[Path, str]:
     """Writes image `number` into a folder under some name; (its path, its kind)."""
     make = KINDS[number % len(KINDS)]
     if number % 16 == 15:

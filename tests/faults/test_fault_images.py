@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from fault_cases import Outcome, command, draws_of, left_over, numbered, observed
-from fuzzed_pictures import put_picture
+from fuzzed_images import put_image
 from PIL import Image
 from torch import nn
 
@@ -51,12 +51,12 @@ def copies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 @numbered(150, 8)
-def test_odd_pictures_are_used_or_named_and_change_nothing_else(
+def test_odd_images_are_used_or_named_and_change_nothing_else(
     number: int, copies: dict[str, bytes], tmp_path: Path, record_property: Callable[[str, Any], None]
 ) -> None:
     draws = draws_of("pictures", number)
     folder = save_set(tmp_path / "set")
-    odd, kind = put_picture(folder / "dark", number, draws)
+    odd, kind = put_image(folder / "dark", number, draws)
     copied = _copied(folder, odd, tmp_path / "copies", copies)
     measured = _measured(folder, tmp_path / "out") if number % 2 else copied
     assert not (tmp_path / "executed").exists()

@@ -40,9 +40,11 @@ def test_a_signal_is_an_interruption_with_the_exit_code_of_a_shell(number: int, 
 
 
 def test_a_step_is_finished_before_the_work_stops() -> None:
-    with catching_signals(), finishing_steps() as interruption:
-        send(signal.SIGTERM)
-        assert interruption.received == signal.SIGTERM
+    with catching_signals():
+        with finishing_steps() as interruption:
+            send(signal.SIGTERM)
+            assert interruption.received == signal.SIGTERM
+            check_interrupted()
         with pytest.raises(KeyboardInterrupt):
             check_interrupted()
 

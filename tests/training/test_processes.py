@@ -111,7 +111,7 @@ def test_two_processes_give_the_weights_of_one(tmp_path: Path, parallel: str) ->
         "optimizer.lr=0.1",
     ]
     changes += ["methods.adl={}", "methods.afat={}", "methods.stl_labeler={}", "model.token_head=true"]
-    changes += ["schedule.epochs=1", f"loop.parallel={parallel}", "loop.ema_decay=0.9"]
+    changes += ["schedule.epochs=1", f"loop.parallel={parallel}", "loop.ema_decay=0.9", "data.val=scenes:12"]
     run_here(tmp_path / "one", changes)
     run(tmp_path / "two", changes, processes=2)
     one, two = weights_of(tmp_path / "one"), weights_of(tmp_path / "two")

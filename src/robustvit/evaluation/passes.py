@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from robustvit.attacks.attack import Attack
@@ -40,16 +41,20 @@ from robustvit.runtime.prefetch import Prefetch
 from robustvit.runtime.processes import Processes
 from robustvit.runtime.stored_work import StoredWork
 from robustvit.tasks.base import Task
-from robustvit.tasks.passes import Decoded, batch_sizes, decoded_batches, tally_images
+from robustvit.tasks.passes import Decoded, batch_sizes, decoded_batches, predict_images, tally_images
 from robustvit.tasks.tallies import Tallies
 
 if TYPE_CHECKING:
     from robustvit.evaluation.suites.suite import Suite
 
-__all__ = ["FilesPass", "MemoryPass", "Pass", "PassReport", "counter", "worst_cell"]
+__all__ = ["FilesPass", "MemoryPass", "Pass", "PassReport", "PassStoppedError", "counter", "worst_cell"]
 
 PassReport = Callable[[str, int, int], None]
-"""Callback for progress: (what is being done, steps done, steps in all)."""
+"""Callback for progress: (what is being done, steps done, steps in all). It may raise `PassStoppedError`."""
+
+
+class PassStoppedError(Exception):
+    """A pass over samples was stopped in one of the processes, and ends without a result in all of them."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,9 @@ class Pass(ABC):
             processes: that share the work.
             stored: where finished batches are kept and found again; None for nowhere.
             report: callback for progress.
+
+        Raises:
+            PassStoppedError: the callback of one of the processes has raised it.
         """
 
     def scored(self, tallied: Tallied) -> Tallied:
@@ -137,10 +145,12 @@ class MemoryPass(Pass):
     Attributes:
         jpeg: corrupted images pass through JPEG, as the files of ImageNet-C did.
         made_attacks: see `attacks`.
+        decode: samples, protocol, batch size and which batches are wanted -> those; see `decoded_batches`.
     """
 
     jpeg: bool = False
-    made_attacks: tuple[Attack, ...] = field(default=())
+    made_attacks: tuple[Attack, ...] = ()
+    decode: Callable[[SampleSet, Protocol, int, Callable[[int], bool]], Iterator[Decoded]] = decoded_batches
 
     @property
     def attacks(self) -> tuple[Attack, ...]:
@@ -174,14 +184,24 @@ class MemoryPass(Pass):
 
     def run(self, processes: Processes, stored: StoredWork | None, report: PassReport | None, what: str = "") -> Tallied:
         """See `Pass.run`; `what` is said about the progress."""
-        size, rank, world = self.settings.batch_size, processes.rank, processes.world
-        done = dict(_finished(stored, processes, self.cells))
         lessons = sum(attack.learns_from for attack in self.attacks)
         what = what or ", ".join([*self.suite_names, *(attack.name for attack in self.attacks)])
-        step = counter(report, what, sum(batch_sizes(self.samples, size, rank, world)) * len(self.cells) + lessons)
+        own = batch_sizes(self.samples, self.settings.batch_size, processes.rank, processes.world)
+        step = counter(report, what, sum(own) * len(self.cells) + lessons)
+        mine: dict[int, Tallied] | None
+        try:
+            mine = self._share(processes, stored, step)
+        except PassStoppedError:
+            mine = None
+        return _gathered(processes, mine, self.cells)
+
+    def _share(self, processes: Processes, stored: StoredWork | None, step: Callable[[int], None]) -> dict[int, Tallied]:
+        """The batches of this process, by their numbers."""
+        size, rank, world = self.settings.batch_size, processes.rank, processes.world
+        done = dict(_finished(stored, processes, self.cells))
         step(sum(len(tallied.ids) + len(tallied.skipped) for tallied in done.values()) * len(self.cells))
         attacker = self.attacker() if self.attacks else None
-        batches = decoded_batches(self.samples, self.protocol, size, lambda k: k % world == rank and k not in done)
+        batches = self.decode(self.samples, self.protocol, size, lambda k: k % world == rank and k not in done)
         with Prefetch(self._inputs(batches)) as inputs:
             for number, samples, images, skipped in inputs:
                 if attacker is not None:
@@ -192,7 +212,7 @@ class MemoryPass(Pass):
                 if stored is not None:
                     stored.save(f"batch-{number:06}", tallied.to_part())
                 done[number] = tallied
-        return _gathered(processes, done, self.cells)
+        return done
 
     def _inputs(self, batches: Iterator[Decoded]) -> Iterator[Decoded | Tensor]:
         """Every batch, followed by its images under each of the conditions (unless it has none)."""
@@ -213,7 +233,9 @@ class MemoryPass(Pass):
         step: Callable[[int], None],
     ) -> Tallied:
         """Of one batch; `inputs` has its images under the conditions next."""
-        if not samples:
+        if not samples:  # all processes of a sharded network take part in every batch
+            blank = torch.zeros(1, 3, *self.protocol.size, dtype=torch.uint8)
+            predict_images(self.task, self.network, blank, self.normalisation)
             return Tallied([], self.cells, (Tallies(0, {}),) * len(self.cells), skipped)
         ids, targets = [sample.id for sample in samples], [self.task.target(sample, self.samples) for sample in samples]
 
@@ -335,7 +357,10 @@ def _finished(stored: StoredWork | None, processes: Processes, cells: tuple[Cond
             yield number, tallied
 
 
-def _gathered(processes: Processes, mine: dict[int, Tallied], cells: tuple[Condition, ...]) -> Tallied:
-    """The batches of all processes, in their order."""
-    batches = {number: tallied for part in processes.gather(mine) for number, tallied in part.items()}
+def _gathered(processes: Processes, mine: dict[int, Tallied] | None, cells: tuple[Condition, ...]) -> Tallied:
+    """The batches of all processes, in their order; None of one that was stopped."""
+    parts = processes.gather(mine)
+    if any(part is None for part in parts):
+        raise PassStoppedError
+    batches = {number: tallied for part in parts for number, tallied in part.items()}
     return Tallied.join([batches[number] for number in sorted(batches)], cells)

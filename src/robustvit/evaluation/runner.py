@@ -143,13 +143,9 @@ def _spreads(planned: Pass, tallied: Tallied) -> dict[str, Value]:
     """Of attacks with several rows, the standard deviation of the primary measure over them."""
     spreads = {}
     for attack in (attack for attack in planned.attacks if len(attack.rows) > 1):
-        scores = [_primary(planned.task, tallied.row(Condition(row))) for row in attack.rows]
+        scores = [planned.task.scores(tallied.row(Condition(row)))[planned.task.primary.key] for row in attack.rows]
         spreads[attack.spread_key] = Value(float(np.std(scores, ddof=1)))
     return spreads
-
-
-def _primary(task: Task, tallies: Tallies) -> float:
-    return float(task.score(tallies, np.ones((1, len(tallies))))[task.primary.key][0])
 
 
 def _notes(planned: Pass, tallied: Tallied, is_bootstrapped: bool) -> list[Note]:
@@ -175,7 +171,7 @@ def cells_of(planned: Pass, tallied: Tallied) -> list[CellResult]:
 
 def _cell_values(task: Task, row: Tallies) -> dict[str, Value]:
     """All numbers of a cell, the primary measure first."""
-    scores = {key: float(score[0]) for key, score in task.score(row, np.ones((1, len(row)))).items()}
+    scores = task.scores(row)
     first = {task.primary.key: scores[task.primary.key]}
     return {key: Value(value) for key, value in {**first, **scores, **task.extras(row)}.items()}
 

@@ -172,12 +172,13 @@ def finishing_steps() -> Iterator[Interruption]:
 
 
 def check_interrupted() -> None:
-    """Raises KeyboardInterrupt if there was a signal: before the next piece of work, or where an error may come of it.
+    """Raises KeyboardInterrupt if there was a signal that was not to be noted only: before the next piece of work, or where an
+    error may come of it.
 
     Long loops call it, because the KeyboardInterrupt of a signal is lost where Python can only print it: in `__del__`, in
     callbacks of weak references and in some of C.
     """
-    if _caught is not None and _caught.received is not None:
+    if _caught is not None and _caught.received is not None and _caught.answer != "note":
         raise KeyboardInterrupt
 
 

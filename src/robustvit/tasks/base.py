@@ -260,6 +260,10 @@ class Task(ABC):
             Key of a measure -> [R].
         """
 
+    def scores(self, tallies: Tallies) -> dict[str, float]:
+        """The numbers of `score`, of all samples."""
+        return {key: float(value[0]) for key, value in self.score(tallies, np.ones((1, len(tallies)))).items()}
+
     def interval(self, key: str, tallies: Tallies) -> Interval | None:
         """An interval of a number of `score` that is better than a bootstrap's, if there is one."""
         return None

@@ -1,4 +1,4 @@
-"""A pass of a network over samples: decode, predict, tally. Evaluation and validation in training both consist of these.
+"""A pass of a network over samples: decode, predict, tally. What passes of an evaluation consist of.
 
 Batches have numbers, so that they can be dealt out to the processes of a distributed run as wholes, stored, and left out when
 an interrupted run goes on. What cannot be read is skipped and named.

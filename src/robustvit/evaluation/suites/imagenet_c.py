@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 from torch import nn
 
 from robustvit.corruptions.conditions import CLEAN, Condition
@@ -71,10 +70,7 @@ class ImageNetC(Suite):
     def corruption_errors(self, task: Task, tallied: Tallied) -> dict[str, float]:
         if not _has_alexnet(task):
             return {}
-        ones = np.ones((1, len(tallied.ids)))
-        known = {
-            cell: task.score(row, ones)[task.primary.key][0] for cell, row in zip(tallied.cells, tallied.rows, strict=True)
-        }
+        known = {cell: task.scores(row)[task.primary.key] for cell, row in zip(tallied.cells, tallied.rows, strict=True)}
         names = dict.fromkeys(c.name for c in known if all(Condition(c.name, s) in known for s in SEVERITIES))
         errors = {name: [1 - known[Condition(name, s)] for s in SEVERITIES] for name in names}
         return {**corruption_errors(errors), **extra_corruption_errors(errors)}

@@ -11,14 +11,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from robustvit.corruptions.conditions import Condition
 from robustvit.data.layouts import open_samples
 from robustvit.data.samples import Sample, SampleSet
 from robustvit.metrics.measures import Measure, register
 from robustvit.tasks.base import Answer, SummaryMeasures, Task
+from robustvit.tasks.per_class import ClassResult, class_result
 from robustvit.tasks.tallies import Tallies, Tally
 from robustvit.training.augment.placement import Placement
 
 LIKENESS = register(Measure("colour_likeness", "Colour likeness", "One less the mean distance of the channels."))
+CHANNEL = register(Measure("channel_likeness", "Channel likeness", "One less the distance of one channel."))
 
 
 class Coloured:
@@ -67,10 +70,20 @@ class MeanColour(Task):
         return list(network(inputs).cpu())
 
     def tally(self, prediction: Tensor, target: np.ndarray) -> Tally:
-        return {"likeness": max(0.0, 1 - float((prediction - mean_colour(target)).abs().mean()))}
+        distances = (prediction - mean_colour(target)).abs()
+        return {"likeness": max(0.0, 1 - float(distances.mean())), "channels": 1 - distances.clamp(max=1).numpy()}
 
     def score(self, tallies: Tallies, counts: np.ndarray) -> dict[str, np.ndarray]:
         return {LIKENESS.key: counts @ tallies["likeness"] / counts.sum(-1)}
+
+    def per_class(self, conditions: Sequence[Condition], rows: Sequence[Tallies]) -> tuple[ClassResult, ...]:
+        """The channels."""
+        means = np.stack([row["channels"].mean(0) for row in rows], axis=1)  # 3 conditions
+        names = ("red", "green", "blue")
+        return tuple(
+            class_result(name, len(rows[0]), conditions, {CHANNEL.key: own.tolist()})
+            for name, own in zip(names, means, strict=True)
+        )
 
     def answer(self, prediction: Tensor, target: np.ndarray) -> Answer:
         return Answer(" ".join(f"{255 * value:.0f}" for value in prediction.tolist()))

@@ -16,6 +16,7 @@ from torch import nn
 
 import robustvit as rv
 from robustvit.cli import main
+from robustvit.report.classes import class_tables
 from robustvit.training.config_io import load_config
 
 DATA, SUITES = "scenes:12", ["clean", "noise", "fog"]
@@ -70,6 +71,20 @@ def test_the_page_and_the_table_speak_of_the_measure(tmp_path: Path) -> None:
     )
     again = rv.Results.load(tmp_path)
     assert again.models[0].cells[0].values.keys() == {"colour_likeness"}
+
+
+@pytest.mark.usefixtures("site")
+def test_classes_are_stored_and_shown_in_measures_of_the_task(tmp_path: Path) -> None:
+    results = rv.evaluate(Averaging(0.5), DATA, SUITES, task="mean_colour", examples=0, output=tmp_path)
+    [measured] = results.models[0].measurements
+    assert [one.name for one in measured.class_accuracies] == ["red", "green", "blue"]
+    assert np.mean([one.clean for one in measured.class_accuracies]) == pytest.approx(results.models[0].clean.value)
+    assert measured.class_accuracies[0].values["corrupted"].keys() == {"channel_likeness"}
+    assert rv.Results.load(tmp_path).models[0].measurements[0].class_accuracies == measured.class_accuracies
+    assert "channel_likeness" in json.loads((tmp_path / "results.json").read_text())["measures"]
+    [table] = class_tables(results.models[0])
+    assert table.headings == ("Class", "Images", "Clean", "Corrupted")
+    assert "Channel likeness in percent" in (tmp_path / "report.html").read_text()
 
 
 @pytest.mark.usefixtures("site")

@@ -12,7 +12,7 @@ from robustvit.corruptions.conditions import CLEAN, Condition
 from robustvit.data.samples import Sample
 from robustvit.evaluation.attacking import Attacker
 from robustvit.evaluation.examples import data_uri, example_image
-from robustvit.evaluation.passes import MemoryPass
+from robustvit.evaluation.passes import Pass
 from robustvit.evaluation.results import AttackedImage, AttackExample, ExampleImage
 from robustvit.evaluation.tallied import Tallied
 from robustvit.tasks.classification import correct
@@ -26,7 +26,7 @@ SCALES = (1, 2, 5, 10, 20, 50, 100, 200)
 """Perturbations are shown this many times as strong, the most that fits."""
 
 
-def make_attack_examples(planned: MemoryPass, tallied: Tallied, count: int) -> tuple[AttackExample, ...]:
+def make_attack_examples(planned: Pass, tallied: Tallied, count: int) -> tuple[AttackExample, ...]:
     """For each attack, images spread over the dataset: those that this attack turned from right to wrong; where it fooled
     fewer, then others that were right, then any.
 
@@ -46,7 +46,7 @@ def make_attack_examples(planned: MemoryPass, tallied: Tallied, count: int) -> t
     return tuple(examples)
 
 
-def _under_attack(attacker: Attacker, planned: MemoryPass, attack: str, samples: list[Sample]) -> list[AttackExample]:
+def _under_attack(attacker: Attacker, planned: Pass, attack: str, samples: list[Sample]) -> list[AttackExample]:
     images = torch.stack([planned.protocol.apply(sample.open()) for sample in samples])
     targets = [planned.task.target(sample, planned.samples) for sample in samples]
     clean = _answers(planned, images, CLEAN, targets)
@@ -70,7 +70,7 @@ def _chosen(tallied: Tallied, row: str, count: int) -> list[str]:
     return wanted
 
 
-def _found(planned: MemoryPass, names: set[str]) -> dict[str, Sample]:
+def _found(planned: Pass, names: set[str]) -> dict[str, Sample]:
     found: dict[str, Sample] = {}
     for sample in planned.samples:
         if sample.id in names:
@@ -86,7 +86,7 @@ def _spread(names: list[str], count: int) -> list[str]:
     return [names[i * len(names) // count] for i in range(count)]
 
 
-def _answers(planned: MemoryPass, images: Tensor, condition: Condition, targets: Sequence[int]) -> list[ExampleImage]:
+def _answers(planned: Pass, images: Tensor, condition: Condition, targets: Sequence[int]) -> list[ExampleImage]:
     predictions = predict_images(planned.task, planned.network, images, planned.normalisation)
     pixels = images if images.dtype == torch.uint8 else (images * 255).round().byte()
     rows = zip(pixels, predictions, targets, strict=True)

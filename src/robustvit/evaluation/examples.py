@@ -13,7 +13,7 @@ from torch import Tensor
 
 from robustvit.corruptions.conditions import CLEAN, Condition
 from robustvit.data.samples import Sample, UnreadablePictureError
-from robustvit.evaluation.passes import MemoryPass
+from robustvit.evaluation.passes import Pass
 from robustvit.evaluation.results import Example, ExampleImage
 from robustvit.tasks.base import Task
 from robustvit.tasks.passes import predict_images
@@ -25,7 +25,7 @@ SIDE = 160
 SHOWN = ("gaussian_noise", "defocus_blur", "fog", "jpeg_compression", "patches")
 
 
-def make_examples(planned: MemoryPass, count: int) -> tuple[Example, ...]:
+def make_examples(planned: Pass, count: int) -> tuple[Example, ...]:
     """The first `count` readable samples, spread over the dataset, clean and under a condition of each group."""
     conditions = _shown(planned.conditions)
     step = max(1, len(planned.samples) // max(count, 1))
@@ -50,7 +50,7 @@ def _shown(conditions: Sequence[Condition]) -> list[Condition]:
     return [CLEAN, *(by_name[n] for n in names)]
 
 
-def _example(planned: MemoryPass, sample: Sample, image: Tensor, conditions: Sequence[Condition]) -> Example:
+def _example(planned: Pass, sample: Sample, image: Tensor, conditions: Sequence[Condition]) -> Example:
     task, target = planned.task, planned.task.target(sample, planned.samples)
     seen = torch.cat([planned.under(image, [sample.id], condition) for condition in conditions])
     predictions = predict_images(task, planned.network, seen, planned.normalisation)

@@ -7,13 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from robustvit.evaluation.examples import make_examples
-from robustvit.evaluation.passes import MemoryPass, Pass
+from robustvit.evaluation.passes import Pass
 from robustvit.evaluation.results import ModelResults, Results
 from robustvit.evaluation.settings import Settings
 from robustvit.runtime.damage import set_aside
 from robustvit.runtime.evaluation_mode import evaluation_mode
-from robustvit.tasks.class_predictions import Predictions
-from robustvit.tasks.stored_predictions import read_predictions
+from robustvit.tasks.prediction_table import PredictionTable
 
 __all__ = ["with_all_parts"]
 
@@ -29,10 +28,10 @@ def with_all_parts(
         passes: of each network, by its name.
         settings: of the run.
     """
-    if settings.predictions:
+    if settings.predictions and settings.task.prediction_table is not None:
         path = output / "predictions.csv"
         try:
-            finished = replace(finished, predictions=_checked(read_predictions(path), finished))
+            finished = replace(finished, predictions=_checked(settings.task.prediction_table.read(path), finished))
         except FileNotFoundError:
             return None
         except ValueError as error:
@@ -43,10 +42,10 @@ def with_all_parts(
     return replace(finished, models=complete) if len(complete) == len(found) else None
 
 
-def _checked(tables: tuple[Predictions, ...], finished: Results) -> tuple[Predictions, ...]:
+def _checked(tables: tuple[PredictionTable, ...], finished: Results) -> tuple[PredictionTable, ...]:
     """Raises ValueError if they are not the answers to all images of the cells."""
-    found = sum(table.answers.size for table in tables)
-    expected = sum(cell.images for model in finished.models for cell in model.cells if cell.accuracy is not None)
+    found = sum(map(len, tables))
+    expected = sum(cell.images for model in finished.models for cell in model.cells if finished.primary in cell.values)
     if found != expected:
         raise ValueError(f"it has {found} answers; expected {expected}")
     return tables
@@ -54,7 +53,7 @@ def _checked(tables: tuple[Predictions, ...], finished: Results) -> tuple[Predic
 
 def _with_examples(found: ModelResults, passes: Sequence[Pass], count: int) -> ModelResults | None:
     """With as many examples as are wanted; None where images under attack are missing, which need all answers."""
-    planned = next((one for one in passes if isinstance(one, MemoryPass)), None)
+    planned = next((one for one in passes if one.has_clean_samples), None)
     if not count or planned is None:
         return found
     if planned.attacks and not found.attack_examples:

@@ -42,6 +42,7 @@ from robustvit.runtime.processes import Processes
 from robustvit.runtime.stored_work import StoredWork
 from robustvit.tasks.base import Task
 from robustvit.tasks.passes import Decoded, batch_sizes, decoded_batches, predict_images, tally_images
+from robustvit.tasks.scoring import Scoring
 from robustvit.tasks.tallies import Tallies
 
 if TYPE_CHECKING:
@@ -95,9 +96,25 @@ class Pass(ABC):
         return ()
 
     @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """The cells that are not attacks."""
+        return self.cells[: len(self.cells) - sum(len(attack.rows) for attack in self.attacks)]
+
+    @property
+    def scoring(self) -> Scoring:
+        """How numbers come out of the tallies."""
+        return self.task
+
+    @property
     def is_of_images(self) -> bool:
         """Whether single images are shown, which the protocol has to take."""
         return True
+
+    @property
+    def has_clean_samples(self) -> bool:
+        """Whether it shows the samples of the dataset as they are: corrupted files of the same names are compared with them,
+        and some of them are shown in the report."""
+        return False
 
     @abstractmethod
     def run(self, processes: Processes, stored: StoredWork | None, report: PassReport | None) -> Tallied:
@@ -116,9 +133,23 @@ class Pass(ABC):
         """What statistics are computed from: the cells, and where needed further ones that no result lists."""
         return tallied
 
+    def under(self, images: Tensor, ids: list[str], condition: Condition) -> Tensor:
+        """uint8 [B, 3, H, W] -> the same under a condition; files are already."""
+        return images
+
+    def attacker(self) -> Attacker:
+        """Who makes the attacks."""
+        mean, std = astuple(self.normalisation)
+        pixels = PixelNetwork(self.network, mean, std, self.task.columns)
+        return Attacker(pixels, self.attacks, self.samples, self.protocol, self.settings.seed)
+
     @abstractmethod
     def digest(self, samples: Digest) -> None:
         """Adds what the samples are to a digest."""
+
+    def facts(self) -> tuple[Any, ...]:
+        """What the predictions depend on besides network, samples and protocol, for the fingerprint of a run."""
+        return self.task.facts()
 
     @abstractmethod
     def describe_data(self) -> dict[str, Any]:
@@ -148,6 +179,7 @@ class MemoryPass(Pass):
         decode: samples, protocol, batch size and which batches are wanted -> those; see `decoded_batches`.
     """
 
+    has_clean_samples = True
     jpeg: bool = False
     made_attacks: tuple[Attack, ...] = ()
     decode: Callable[[SampleSet, Protocol, int, Callable[[int], bool]], Iterator[Decoded]] = decoded_batches
@@ -155,11 +187,6 @@ class MemoryPass(Pass):
     @property
     def attacks(self) -> tuple[Attack, ...]:
         return self.made_attacks
-
-    @property
-    def conditions(self) -> tuple[Condition, ...]:
-        """The cells that are not attacks."""
-        return self.cells[: len(self.cells) - sum(len(attack.rows) for attack in self.attacks)]
 
     def under(self, images: Tensor, ids: list[str], condition: Condition) -> Tensor:
         """uint8 [B, 3, H, W] -> the same under a condition."""
@@ -175,12 +202,6 @@ class MemoryPass(Pass):
             mean=self.normalisation.mean,
             std=self.normalisation.std,
         )
-
-    def attacker(self) -> Attacker:
-        """Who makes the attacks."""
-        mean, std = astuple(self.normalisation)
-        pixels = PixelNetwork(self.network, mean, std, self.task.columns)
-        return Attacker(pixels, self.attacks, self.samples, self.protocol, self.settings.seed)
 
     def run(self, processes: Processes, stored: StoredWork | None, report: PassReport | None, what: str = "") -> Tallied:
         """See `Pass.run`; `what` is said about the progress."""

@@ -24,12 +24,14 @@ def plan(network: nn.Module, settings: Settings) -> list[Pass]:
         settings: what to measure.
 
     Raises:
-        ValueError: an unknown suite, or one of another task; files that are missing (LayoutError); classes that do not match
-            (ClassMismatchError); images that the network cannot take.
+        ValueError: an unknown suite, or one of another task; predictions that do not fit into a table; files that are missing
+            (LayoutError); classes that do not match (ClassMismatchError); images that the network cannot take.
     """
     task, asked = settings.task, check_suites(settings.suites, settings.severities)
     if foreign := [suite for suite in asked if suite.tasks and task.name not in suite.tasks]:
         raise ValueError(f"the suite {foreign[0].name} is for {' and '.join(foreign[0].tasks)}, not for {task.name}")
+    if settings.predictions and task.prediction_table is None:
+        raise ValueError(f"{task.name} has no table of predictions; leave --predictions out")
     together = [suite for suite in asked if suite.is_made_in_memory]
     passes = [plan_together(network, settings, together)] if together or settings.attacks else []
     passes += [suite.plan(network, settings) for suite in asked if not suite.is_made_in_memory]

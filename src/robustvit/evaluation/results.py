@@ -20,9 +20,9 @@ from robustvit.metrics.measures import ACCURACY, CELL_MEASURES, measure_of
 from robustvit.runtime.checked_json import read_checked_json, write_checked_json
 from robustvit.runtime.page_writers import page_writer
 from robustvit.runtime.tables import write_csv
-from robustvit.tasks.class_accuracies import ClassAccuracy
-from robustvit.tasks.class_predictions import Predictions, prediction_rows
 from robustvit.tasks.notes import Note
+from robustvit.tasks.per_class import ClassResult
+from robustvit.tasks.prediction_table import PredictionTable, csv_rows
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped,unused-ignore]
@@ -59,7 +59,7 @@ class Measurement:
         corruption_accuracies: corruption -> mean accuracy over its severities.
         attacks: attack -> its settings.
         notes: what to know before using the numbers.
-        class_accuracies: class by class.
+        class_accuracies: class by class, in the measures of the task.
     """
 
     suites: tuple[str, ...]
@@ -72,7 +72,7 @@ class Measurement:
     corruption_accuracies: dict[str, Value] = field(default_factory=dict)
     attacks: dict[str, dict[str, Any]] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
-    class_accuracies: tuple[ClassAccuracy, ...] = ()
+    class_accuracies: tuple[ClassResult, ...] = ()
 
     def __repr__(self) -> str:
         return f"Measurement({', '.join(self.suites)} on {self.data.get('name', 'pictures')}: {_told(self.summary)})"
@@ -198,7 +198,7 @@ class Results:
     notes: tuple[Note, ...] = ()
     task: str = "classification"
     primary: str = ACCURACY.key
-    predictions: tuple[Predictions, ...] = field(default=(), compare=False)
+    predictions: tuple[PredictionTable, ...] = field(default=(), compare=False)
 
     def __repr__(self) -> str:
         networks = "".join(f"\n  {model!r}" for model in self.models)
@@ -272,6 +272,9 @@ class Results:
         """Plain values: everything but `predictions`."""
         stored = asdict(replace(self, predictions=()))
         del stored["predictions"]
+        for model, plain in zip(self.models, stored["models"], strict=True):
+            for measured, about in zip(model.measurements, plain["measurements"], strict=True):
+                about["class_accuracies"] = [one.to_json() for one in measured.class_accuracies]
         return {**stored, "measures": measures.to_json(self._keys())}
 
     def _keys(self) -> Iterator[str]:
@@ -281,6 +284,8 @@ class Results:
             yield from model.summary
             for cell in model.cells:
                 yield from cell.values
+            for one in (one for measured in model.measurements for one in measured.class_accuracies):
+                yield from one.measures
 
     def save(self, folder: str | Path) -> Path:
         """Writes results.json, results.csv, report.html and, where there are any, predictions.csv; returns the folder.
@@ -293,7 +298,7 @@ class Results:
             (folder / name).unlink(missing_ok=True)  # whatever happens now, they are never those of another result
         self._write(folder)
         if self.predictions:
-            write_csv(folder / "predictions.csv", prediction_rows(self.predictions))
+            write_csv(folder / "predictions.csv", csv_rows(self.predictions))
         self.complete(folder)
         return folder
 
@@ -361,7 +366,7 @@ def _measurement_from_json(stored: dict[str, Any]) -> Measurement:
     tables = ("summary", "group_accuracies", "corruption_accuracies")
     values: dict[str, Any] = {name: _summary(stored[name]) for name in tables if name in stored}
     values |= {"notes": _notes(stored.get("notes", ()))}
-    values |= {"class_accuracies": tuple(ClassAccuracy(**one) for one in stored.get("class_accuracies", ()))}
+    values |= {"class_accuracies": tuple(ClassResult.from_json(one) for one in stored.get("class_accuracies", ()))}
     return Measurement(**{**stored, **values, "suites": tuple(stored["suites"])})
 
 

@@ -12,7 +12,7 @@ from robustvit.corruptions.conditions import CLEAN, Condition
 from robustvit.evaluation.attack_examples import make_attack_examples
 from robustvit.evaluation.attacking import ATTACK_SUITE
 from robustvit.evaluation.examples import make_examples
-from robustvit.evaluation.passes import MemoryPass, Pass, PassReport, worst_cell
+from robustvit.evaluation.passes import Pass, PassReport, worst_cell
 from robustvit.evaluation.results import CellResult, Measurement, ModelResults
 from robustvit.evaluation.statistics import cell_intervals, has_bootstraps, measured_values
 from robustvit.evaluation.tallied import CHANGES, Tallied
@@ -22,9 +22,9 @@ from robustvit.metrics.mean_accuracy import mean_accuracy_of
 from robustvit.runtime.evaluation_mode import evaluation_mode
 from robustvit.runtime.processes import Processes
 from robustvit.runtime.stored_work import StoredWork
-from robustvit.tasks.base import Task
-from robustvit.tasks.class_predictions import Predictions
 from robustvit.tasks.notes import Note, few_images_note, left_out_note
+from robustvit.tasks.prediction_table import PredictionTable
+from robustvit.tasks.scoring import Scoring
 from robustvit.tasks.tallies import Tallies
 
 __all__ = ["run_network", "statistics_of"]
@@ -38,7 +38,7 @@ def run_network(
     report: PassReport | None = None,
     *,
     with_predictions: bool = False,
-) -> tuple[ModelResults, list[Tallied], list[Predictions]]:
+) -> tuple[ModelResults, list[Tallied], list[PredictionTable]]:
     """All passes of one network, which is left in the mode it was in.
 
     Args:
@@ -61,7 +61,7 @@ def run_network(
             tallied = planned.run(processes, stored.below(f"job-{number}") if stored else None, report)
             _require_samples(planned, tallied)
             tallies.append(tallied)
-            clean = next((t.only(CLEAN) for p, t in zip(passes, tallies, strict=False) if _is_plain(p)), None)
+            clean = next((t.only(CLEAN) for p, t in zip(passes, tallies, strict=False) if p.has_clean_samples), None)
             scored.append(_scored(planned, tallied, clean))
             measurements.append(_measurement(planned, tallied, scored[-1]))
         shown = _examples(passes, tallies)
@@ -79,7 +79,7 @@ def run_network(
         primary=passes[0].settings.task.primary.key,
         **shown,
     )
-    tables = [_predictions(name, *pair) for pair in pairs] if with_predictions else []
+    tables = [p.scoring.predictions(name, p.cell_suites, p.cells, t.ids, t.rows) for p, t in pairs if with_predictions]
     return results, scored, [table for table in tables if table is not None]
 
 
@@ -95,31 +95,19 @@ def statistics_of(planned: Pass, tallied: Tallied) -> dict[str, Statistic]:
     return found
 
 
-def _predictions(name: str, planned: Pass, tallied: Tallied) -> Predictions | None:
-    """The answers to all samples; None of a pass with a scoring of its own, as that of films."""
-    if planned.task.name != planned.settings.task.name:
-        return None
-    return planned.task.predictions(name, planned.cell_suites, planned.cells, tallied.ids, tallied.rows)
-
-
-def _is_plain(planned: Pass) -> bool:
-    """Whether it has the samples as they are, with which files of the same names may be compared."""
-    return isinstance(planned, MemoryPass)
-
-
 def _scored(planned: Pass, tallied: Tallied, clean: Tallied | None) -> Tallied:
     """What the numbers are made of: corrupted files together with the clean images of the same names, if there are any."""
     whole = planned.scored(tallied)
-    if _is_plain(planned) or clean is None or CLEAN in tallied.cells or not set(tallied.ids) <= set(clean.ids):
+    if planned.has_clean_samples or clean is None or CLEAN in tallied.cells or not set(tallied.ids) <= set(clean.ids):
         return whole
     same = clean.of(tallied.ids)
-    is_same = planned.task.has_same_targets(same.rows[0], tallied.rows[0])
+    is_same = planned.scoring.has_same_targets(same.rows[0], tallied.rows[0])
     return same.beside(whole) if is_same else whole
 
 
 def _measurement(planned: Pass, tallied: Tallied, scored: Tallied) -> Measurement:
     task, statistics = planned.task, statistics_of(planned, scored)
-    summary, groups, corruptions = measured_values(task, scored, statistics, planned.settings.seed)
+    summary, groups, corruptions = measured_values(planned.scoring, scored, statistics, planned.settings.seed)
     errors: dict[str, float] = {}
     for suite in planned.suites:
         summary |= {key: Value(value) for key, value in suite.extras(task, scored).items()}
@@ -135,7 +123,7 @@ def _measurement(planned: Pass, tallied: Tallied, scored: Tallied) -> Measuremen
         corruption_accuracies=corruptions,
         attacks={attack.name: attack.describe() for attack in planned.attacks},
         notes=tuple(_notes(planned, tallied, has_bootstraps(scored, statistics))),
-        class_accuracies=task.per_class(planned.cells, tallied.rows),
+        class_accuracies=planned.scoring.per_class(planned.cells, tallied.rows),
     )
 
 
@@ -143,25 +131,25 @@ def _spreads(planned: Pass, tallied: Tallied) -> dict[str, Value]:
     """Of attacks with several rows, the standard deviation of the primary measure over them."""
     spreads = {}
     for attack in (attack for attack in planned.attacks if len(attack.rows) > 1):
-        scores = [planned.task.scores(tallied.row(Condition(row)))[planned.task.primary.key] for row in attack.rows]
+        scores = [planned.scoring.scores(tallied.row(Condition(row)))[planned.scoring.primary.key] for row in attack.rows]
         spreads[attack.spread_key] = Value(float(np.std(scores, ddof=1)))
     return spreads
 
 
 def _notes(planned: Pass, tallied: Tallied, is_bootstrapped: bool) -> list[Note]:
     notes = []
-    if _is_plain(planned) and CLEAN in planned.cells:
+    if planned.has_clean_samples and CLEAN in planned.cells:
         is_untrained = bool(getattr(planned.network, "is_untrained", False))
         notes += planned.task.notes(planned.samples, tallied.row(CLEAN), is_untrained=is_untrained)
-    few = few_images_note(len(tallied.ids), has_exact=planned.task.is_share) if is_bootstrapped else None
+    few = few_images_note(len(tallied.ids), has_exact=planned.scoring.is_share) if is_bootstrapped else None
     return [*notes, *(note for note in (few, left_out_note(planned.cells, planned.left_out)) if note is not None)]
 
 
 def cells_of(planned: Pass, tallied: Tallied) -> list[CellResult]:
     """One result per cell, with all numbers of the task."""
-    cells, drawn = [], cell_intervals(planned.task, tallied, planned.settings.seed)
+    cells, drawn = [], cell_intervals(planned.scoring, tallied, planned.settings.seed)
     for i, (suite, condition, row) in enumerate(zip(planned.cell_suites, planned.cells, tallied.rows, strict=True)):
-        values = {**_cell_values(planned.task, row), planned.task.primary.key: Value.of(drawn[i])}
+        values = {**_cell_values(planned.scoring, row), planned.scoring.primary.key: Value.of(drawn[i])}
         if suite == ATTACK_SUITE:
             means = tallied.changes[i].mean(0).tolist()
             values |= {name: Value(mean) for name, mean in zip(CHANGES, means, strict=True)}
@@ -169,11 +157,11 @@ def cells_of(planned: Pass, tallied: Tallied) -> list[CellResult]:
     return cells
 
 
-def _cell_values(task: Task, row: Tallies) -> dict[str, Value]:
+def _cell_values(scoring: Scoring, row: Tallies) -> dict[str, Value]:
     """All numbers of a cell, the primary measure first."""
-    scores = task.scores(row)
-    first = {task.primary.key: scores[task.primary.key]}
-    return {key: Value(value) for key, value in {**first, **scores, **task.extras(row)}.items()}
+    scores = scoring.scores(row)
+    first = {scoring.primary.key: scores[scoring.primary.key]}
+    return {key: Value(value) for key, value in {**first, **scores, **scoring.extras(row)}.items()}
 
 
 def _require_samples(planned: Pass, tallied: Tallied) -> None:
@@ -195,7 +183,7 @@ def _merged(measurements: Sequence[Measurement]) -> dict[str, Value]:
 def _examples(passes: Sequence[Pass], tallies: Sequence[Tallied]) -> dict[str, Any]:
     """Images for the report, of the first pass that has the samples as they are."""
     for planned, tallied in zip(passes, tallies, strict=True):
-        if isinstance(planned, MemoryPass) and planned.settings.examples:
+        if planned.has_clean_samples and planned.settings.examples:
             is_attacked_only = bool(planned.attacks) and len(planned.conditions) == 1
             count = planned.settings.examples
             return {

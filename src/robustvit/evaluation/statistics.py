@@ -1,7 +1,7 @@
 """Which numbers come out of the cells of a pass, and their intervals.
 
 Numbers are functions of the primary measure in all cells, so that the same samples can be drawn in every cell, and for two
-networks: intervals come from a bootstrap through `Task.score`.
+networks: intervals come from a bootstrap through `Scoring.score`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from robustvit.metrics.measures import RETENTION
 from robustvit.metrics.retention import retention_of
 from robustvit.metrics.wilson import wilson_interval
 from robustvit.tasks.base import Task
+from robustvit.tasks.scoring import Scoring
 
 __all__ = ["cell_intervals", "corruption_statistics", "has_all", "has_bootstraps", "measured_differences", "measured_values"]
 
@@ -73,25 +74,25 @@ def has_bootstraps(tallied: Tallied, summary: Mapping[str, Statistic]) -> bool:
 
 
 def measured_values(
-    task: Task, tallied: Tallied, summary: Mapping[str, Statistic], seed: int
+    scoring: Scoring, tallied: Tallied, summary: Mapping[str, Statistic], seed: int
 ) -> tuple[dict[str, Value], dict[str, Value], dict[str, Value]]:
     """The numbers of the summary, by group and by corruption, with intervals, those of bootstraps from the same draws."""
     n = len(tallied.ids)
     kinds = (summary, _by_group(tallied.cells), _by_corruption(tallied.cells))
     joined = _joined(kinds)
     with np.errstate(divide="ignore", invalid="ignore"):  # a draw without a right answer has no retention
-        found = bootstrap_intervals(lambda counts: _scores(task, tallied, counts), n, joined, seed=seed)
+        found = bootstrap_intervals(lambda counts: _scores(scoring, tallied, counts), n, joined, seed=seed)
     for name, number in joined.items():
         if isinstance(number, CellAccuracy):
-            exact = task.interval(task.primary.key, tallied.rows[number.position])
+            exact = scoring.interval(scoring.primary.key, tallied.rows[number.position])
             found[name] = exact or found[name]
-        elif isinstance(number, MeanAccuracy) and _is_unknown(found[name]) and task.is_share:
+        elif isinstance(number, MeanAccuracy) and _is_unknown(found[name]) and scoring.is_share:
             found[name] = wilson_interval(float(np.clip(found[name].estimate, 0, 1)) * n, n)
     return _part(found, kinds, 0), _part(found, kinds, 1), _part(found, kinds, 2)
 
 
 def measured_differences(
-    task: Task, mine: Tallied, other: Tallied, summary: Mapping[str, Statistic], seed: int
+    scoring: Scoring, mine: Tallied, other: Tallied, summary: Mapping[str, Statistic], seed: int
 ) -> tuple[int, dict[str, Value], dict[str, Value]]:
     """(samples that both networks saw, differences of the summary, by group); paired, with intervals."""
     known = set(other.ids)
@@ -101,7 +102,7 @@ def measured_differences(
     ours, theirs, C = mine.of(ids), other.of(ids), len(mine.cells)
 
     def scores(counts: np.ndarray) -> np.ndarray:
-        return np.concatenate([_scores(task, ours, counts), _scores(task, theirs, counts)], axis=-1)
+        return np.concatenate([_scores(scoring, ours, counts), _scores(scoring, theirs, counts)], axis=-1)
 
     kinds = (summary, _by_group(mine.cells))
     joined = _joined(kinds)
@@ -109,27 +110,27 @@ def measured_differences(
     with np.errstate(divide="ignore", invalid="ignore"):
         found = bootstrap_intervals(scores, len(ids), paired, seed=seed)
     for name, number in joined.items():
-        if isinstance(number, CellAccuracy | MeanAccuracy) and _is_unknown(found[name]) and task.is_share:
+        if isinstance(number, CellAccuracy | MeanAccuracy) and _is_unknown(found[name]) and scoring.is_share:
             found[name] = _constant_difference(found[name], len(ids))
     return len(ids), _part(found, kinds, 0), _part(found, kinds, 1)
 
 
-def cell_intervals(task: Task, tallied: Tallied, seed: int) -> list[Interval]:
+def cell_intervals(scoring: Scoring, tallied: Tallied, seed: int) -> list[Interval]:
     """The primary measure in every cell: with the task's own intervals, or those of a bootstrap."""
-    exact = [task.interval(task.primary.key, row) for row in tallied.rows]
+    exact = [scoring.interval(scoring.primary.key, row) for row in tallied.rows]
     needed = {str(i): CellAccuracy(i) for i, known in enumerate(exact) if known is None}
-    found = bootstrap_intervals(lambda counts: _scores(task, tallied, counts), len(tallied.ids), needed, seed=seed)
+    found = bootstrap_intervals(lambda counts: _scores(scoring, tallied, counts), len(tallied.ids), needed, seed=seed)
     return [known or found[str(i)] for i, known in enumerate(exact)]
 
 
-def _scores(task: Task, tallied: Tallied, counts: np.ndarray) -> np.ndarray:
+def _scores(scoring: Scoring, tallied: Tallied, counts: np.ndarray) -> np.ndarray:
     """[R, cells]: the primary measure in every cell, for R choices of samples."""
-    return np.stack([task.score(row, counts)[task.primary.key] for row in tallied.rows], axis=-1)
+    return np.stack([scoring.score(row, counts)[scoring.primary.key] for row in tallied.rows], axis=-1)
 
 
-def _score(task: Task, tallied: Tallied) -> np.ndarray:
+def _score(scoring: Scoring, tallied: Tallied) -> np.ndarray:
     """[cells]: the primary measure in every cell, of all samples."""
-    return _scores(task, tallied, np.ones((1, len(tallied.ids))))[0]
+    return _scores(scoring, tallied, np.ones((1, len(tallied.ids))))[0]
 
 
 def _difference(number: Statistic, C: int) -> Statistic:

@@ -72,7 +72,7 @@ def fingerprint_of(passes: Mapping[str, Sequence[Pass]], settings: Settings) -> 
         networks.add_network(own[0].network)
         for planned in own:
             networks.add(astuple(planned.normalisation))
-            how.add(planned.protocol, planned.cells, planned.task.facts())
+            how.add(planned.protocol, planned.cells, planned.facts())
             planned.digest(samples)
     asked = [(own[0].task, own[0].network, own[0].protocol.size) for own in passes.values()]
     parts: dict[str, Digest | str] = {"networks": networks, "network outputs": outputs_part(asked)}

@@ -15,34 +15,31 @@ and in an evaluation:
 
     bind(network, samples, ...)     # a task that knows what this network answers and what these samples ask
     predict(network, inputs)        # one prediction per sample
-    tally(prediction, target)       # what one sample contributes
+    tally(prediction, target)       # what one sample contributes: see `tasks.scoring`, as for the next
     score(tallies, counts)          # all numbers, for any choice of samples
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from robustvit.corruptions.conditions import Condition
 from robustvit.data.layouts import open_samples
 from robustvit.data.samples import Sample, SampleSet
-from robustvit.metrics.intervals import Interval
 from robustvit.metrics.measures import Measure, register
 from robustvit.models.registry import create_model
-from robustvit.tasks.class_accuracies import ClassAccuracy
-from robustvit.tasks.class_predictions import Predictions
 from robustvit.tasks.nested import map_tensors, tensors_of
 from robustvit.tasks.notes import Note
-from robustvit.tasks.tallies import Tallies, Tally
+from robustvit.tasks.prediction_table import PredictionTable
+from robustvit.tasks.scoring import Scoring
+from robustvit.tasks.tallies import Tallies
 
 __all__ = ["Answer", "Mix", "SummaryMeasures", "Task"]
 
@@ -114,7 +111,7 @@ class SummaryMeasures:
         )
 
 
-class Task(ABC):
+class Task(Scoring):
     """One task. Instances know as much as they have to: see `bind`.
 
     Attributes:
@@ -122,14 +119,13 @@ class Task(ABC):
         primary: what retention, the best checkpoint, charts and headlines are about: a share of which more is better, as
             accuracy, mIoU and AP are.
         summary: what the primary measure is called in summaries.
-        is_share: whether the primary measure is the mean of a number in 0 .. 1 over the samples, as an accuracy is. Then a
-            mean over cells has Wilson's interval where a bootstrap learns nothing.
+        is_share: see `Scoring`.
+        prediction_table: what `predictions` gives; None where predictions do not fit into a table.
     """
 
     name: ClassVar[str]
-    primary: ClassVar[Measure]
     summary: ClassVar[SummaryMeasures]
-    is_share: ClassVar[bool] = False
+    prediction_table: ClassVar[type[PredictionTable] | None] = None
 
     # data
 
@@ -243,60 +239,6 @@ class Task(ABC):
     @abstractmethod
     def predict(self, network: nn.Module, inputs: Tensor) -> list[Any]:
         """One prediction per sample, from normalised inputs [B, 3, H, W]; the network is in evaluation mode."""
-
-    @abstractmethod
-    def tally(self, prediction: Any, target: Any) -> Tally:
-        """What one sample contributes: sufficient statistics, the same names for every sample."""
-
-    @abstractmethod
-    def score(self, tallies: Tallies, counts: np.ndarray) -> dict[str, np.ndarray]:
-        """All numbers of the task that have intervals, the primary one among them.
-
-        Args:
-            tallies: of N samples.
-            counts: [R, N] how often each sample counts, for R choices of samples.
-
-        Returns:
-            Key of a measure -> [R].
-        """
-
-    def scores(self, tallies: Tallies) -> dict[str, float]:
-        """The numbers of `score`, of all samples."""
-        return {key: float(value[0]) for key, value in self.score(tallies, np.ones((1, len(tallies)))).items()}
-
-    def interval(self, key: str, tallies: Tallies) -> Interval | None:
-        """An interval of a number of `score` that is better than a bootstrap's, if there is one."""
-        return None
-
-    def extras(self, tallies: Tallies) -> dict[str, float]:
-        """Further numbers, without intervals: key of a measure -> value."""
-        return {}
-
-    def has_same_targets(self, first: Tallies, second: Tallies) -> bool:
-        """Whether the tallies of samples with the same ids are of the same samples, as far as their targets tell."""
-        return True
-
-    def clean_extras(self, tallies: Tallies) -> dict[str, float]:
-        """Further numbers of the summary, from the clean samples: key of a measure -> value."""
-        return {}
-
-    def hardest(self, rows: Sequence[Tallies]) -> Tallies | None:
-        """For each sample the worst of its tallies in several rows; None where nothing can be said."""
-        return None
-
-    def per_class(self, conditions: Sequence[Condition], rows: Sequence[Tallies]) -> tuple[ClassAccuracy, ...]:
-        """The classes one by one, from the tallies of the same samples under each condition; empty for tasks without."""
-        return ()
-
-    def predictions(
-        self, network: str, suites: Sequence[str], conditions: Sequence[Condition], ids: Sequence[str], rows: Sequence[Tallies]
-    ) -> Predictions:
-        """Every prediction as a table: predictions.csv.
-
-        Raises:
-            ValueError: the predictions of this task do not fit into a table.
-        """
-        raise ValueError(f"{self.name} has no table of predictions; leave --predictions out")
 
     def notes(self, samples: SampleSet, clean: Tallies, *, is_untrained: bool) -> list[Note]:
         """What a reader must know besides the numbers of the clean samples."""

@@ -1,22 +1,30 @@
-"""What a network answered to every image, as a table."""
+"""What a classifier answered to every image, as a table; and predictions.csv read back.
+
+Positions of a table that was read are those of the names in the file."""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
 
 import numpy as np
 
 from robustvit.corruptions.conditions import Condition
+from robustvit.runtime.tables import csv_text
+from robustvit.tasks.class_matching import NO_ANSWER
+from robustvit.tasks.prediction_table import PredictionTable
 from robustvit.tasks.tallies import Tallies
 
-__all__ = ["COLUMNS", "Predictions", "prediction_rows", "predictions_of"]
+__all__ = ["Predictions", "predictions_of"]
 
-COLUMNS = ("network", "suite", "id", "condition", "severity", "label", "prediction", "confidence", "correct")
+Row = dict[str, str]
 
 
 @dataclass(frozen=True, eq=False)
-class Predictions:
+class Predictions(PredictionTable):
     """The answers of one network in one measurement.
 
     Attributes:
@@ -30,6 +38,7 @@ class Predictions:
         names: position -> what it is called.
     """
 
+    columns = ("network", "suite", "id", "condition", "severity", "label", "prediction", "confidence", "correct")
     network: str
     suites: tuple[str, ...]
     conditions: tuple[Condition, ...]
@@ -42,8 +51,11 @@ class Predictions:
     def __repr__(self) -> str:
         return f"Predictions({self.network!r}, {len(self.conditions)} conditions of {len(self.ids)} images)"
 
+    def __len__(self) -> int:
+        return self.answers.size
+
     def rows(self) -> Iterator[dict[str, str | int | float | bool]]:
-        """A dict for every image under every condition, with the keys `COLUMNS`."""
+        """A dict for every image under every condition, with the keys `columns`."""
         for c, (suite, condition) in enumerate(zip(self.suites, self.conditions, strict=True)):
             for i, (name, label) in enumerate(zip(self.ids, self.labels.tolist(), strict=True)):
                 answer = int(self.answers[c, i])
@@ -58,6 +70,20 @@ class Predictions:
                     "confidence": round(float(self.confidences[c, i]), 6),
                     "correct": answer == label,
                 }
+
+    @classmethod
+    def read(cls, path: Path) -> tuple[Predictions, ...]:
+        with path.open(newline="", encoding="utf-8") as stream:
+            reader = csv.DictReader(stream, strict=True)
+            if tuple(reader.fieldnames or ()) != cls.columns:
+                raise ValueError(f"its columns are {reader.fieldnames}; expected {', '.join(cls.columns)}")
+            try:
+                rows = [{name: csv_text(row[name]) for name in cls.columns} for row in reader]
+            except (csv.Error, TypeError, AttributeError) as error:
+                raise ValueError(f"line {reader.line_num}: {error}") from error
+        conditions = [list(group) for _, group in groupby(rows, key=lambda row: [row[name] for name in _OF_A_CONDITION])]
+        tables = [list(group) for _, group in groupby(conditions, key=_images_of)]
+        return tuple(_table(table) for table in tables)
 
 
 def predictions_of(
@@ -84,10 +110,40 @@ def predictions_of(
     return Predictions(network, tuple(suites), tuple(conditions), tuple(ids), labels, answers, confidences, names)
 
 
-def prediction_rows(tables: Sequence[Predictions]) -> Iterator[Sequence[str | int | float]]:
-    """Of predictions.csv: the heading, and one for each image under each condition; correct is 1 or 0."""
-    yield COLUMNS
-    for table in tables:
-        for row in table.rows():
-            *rest, correct = row.values()
-            yield (*rest, int(correct))
+_OF_A_CONDITION = ("network", "suite", "condition", "severity")
+
+
+def _images_of(cell: list[Row]) -> list[tuple[str, ...]]:
+    """What the conditions of one table have in common."""
+    return [(row["network"], row["id"], row["label"]) for row in cell]
+
+
+def _table(cells: list[list[Row]]) -> Predictions:
+    first = cells[0]
+    names: dict[int, str] = {}
+    places: dict[tuple[str, bool], int] = {}
+
+    def place(name: str, is_label: bool = True) -> int:
+        if name == "no answer":
+            names[NO_ANSWER] = name
+            return NO_ANSWER
+        if (name, is_label) not in places:  # two outputs may have one name
+            places[name, is_label] = len(places)
+            names[places[name, is_label]] = name
+        return places[name, is_label]
+
+    labels = [place(row["label"]) for row in first]
+    answers = [
+        [place(row["prediction"], row["correct"] == "1" or row["prediction"] != row["label"]) for row in cell]
+        for cell in cells
+    ]
+    return Predictions(
+        network=first[0]["network"],
+        suites=tuple(cell[0]["suite"] for cell in cells),
+        conditions=tuple(Condition(cell[0]["condition"], int(cell[0]["severity"])) for cell in cells),
+        ids=tuple(row["id"] for row in first),
+        labels=np.array(labels, np.int64),
+        answers=np.array(answers, np.int64),
+        confidences=np.array([[float(row["confidence"]) for row in cell] for cell in cells], np.float32),
+        names=names,
+    )

@@ -25,7 +25,7 @@ from robustvit.metrics.wilson import wilson_interval
 from robustvit.models.class_logits import class_logits
 from robustvit.runtime.memory import fits_memory, is_out_of_memory
 from robustvit.tasks.base import Answer, Mix, SummaryMeasures, Task
-from robustvit.tasks.class_accuracies import ClassAccuracy, class_accuracies_of
+from robustvit.tasks.class_accuracies import class_accuracies_of
 from robustvit.tasks.class_matching import (
     IMAGENET_OUTPUTS,
     NO_ANSWER,
@@ -36,6 +36,7 @@ from robustvit.tasks.class_matching import (
 )
 from robustvit.tasks.class_predictions import Predictions, predictions_of
 from robustvit.tasks.notes import Note, chance_note
+from robustvit.tasks.per_class import ClassResult
 from robustvit.tasks.relabelled import Relabelled
 from robustvit.tasks.tallies import Tallies, Tally
 
@@ -72,6 +73,7 @@ class Classification(Task):
         mean_19=measures.MEAN_ACCURACY_19,
     )
     is_share = True
+    prediction_table = Predictions
     matching: Matching | None = None
 
     # data
@@ -234,7 +236,7 @@ class Classification(Task):
     def clean_extras(self, tallies: Tallies) -> dict[str, float]:
         return {measures.EXPECTED_CALIBRATION_ERROR.key: self.extras(tallies)["calibration_error"]}
 
-    def per_class(self, conditions: Sequence[Condition], rows: Sequence[Tallies]) -> tuple[ClassAccuracy, ...]:
+    def per_class(self, conditions: Sequence[Condition], rows: Sequence[Tallies]) -> tuple[ClassResult, ...]:
         return class_accuracies_of(conditions, rows, self.class_name)
 
     def predictions(

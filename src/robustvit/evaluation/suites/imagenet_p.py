@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,9 +29,10 @@ from robustvit.runtime.fingerprint import Digest
 from robustvit.runtime.prefetch import Prefetch
 from robustvit.runtime.processes import Processes
 from robustvit.runtime.stored_work import Part, StoredWork
-from robustvit.tasks.base import SummaryMeasures, Task
+from robustvit.tasks.base import Task
 from robustvit.tasks.class_matching import Matching
 from robustvit.tasks.classification import Classification
+from robustvit.tasks.scoring import Scoring
 from robustvit.tasks.tallies import Tallies, Tally
 
 __all__ = ["FILM_SIZES", "ImageNetP", "film_kinds"]
@@ -82,19 +83,14 @@ def film_kinds(benchmark: Benchmark) -> tuple[str, ...]:
     return tuple("spatter" if kind == "snow" and benchmark == "cifar" else kind for kind in kinds)
 
 
-class Flips(Task):
+class Flips(Scoring):
     """Constancy of a classifier over the frames of a film: there is no target.
 
     A tally has the flip probability of a film, and its top-5 distance (uT5D) as a share of the largest possible one; NaN for
     networks with fewer than 5 outputs.
     """
 
-    name = "flips"
     primary = measure_of("flip_probability")
-    summary = SummaryMeasures(*(MEAN_FLIP_PROBABILITY,) * 4)
-
-    def predict(self, network: nn.Module, inputs: Tensor) -> list[Any]:
-        raise NotImplementedError("films are shown whole, see `FilmPass`")
 
     def tally(self, prediction: tuple[float, float], target: None) -> Tally:
         flips, distance = prediction
@@ -117,13 +113,14 @@ class FilmPass(Pass):
     """Every subject in a film of each kind.
 
     Attributes:
+        task: whose answers count.
         films: what is shown.
-        classifier: whose answers count.
     """
 
     is_of_images = False
+    scoring = Flips()
+    task: Classification
     films: FilmSet = None  # type: ignore[assignment]
-    classifier: Classification = field(default_factory=Classification)
 
     def run(self, processes: Processes, stored: StoredWork | None, report: PassReport | None) -> Tallied:
         films = self.films
@@ -158,14 +155,14 @@ class FilmPass(Pass):
 
     def _best_five(self, frames: Tensor) -> np.ndarray:
         """Classes from the best on [B, 5], or fewer where there are fewer."""
-        logits = self.classifier.logits_of_images(self.network, frames, self.normalisation)
+        logits = self.task.logits_of_images(self.network, frames, self.normalisation)
         return rank_classes(logits)[:, :5].cpu().numpy()
 
     def _tallied(self, rows: Mapping[int, Mapping[str, Any]]) -> Tallied:
         kept = [i for i in sorted(rows) if "skipped" not in rows[i]]
         skipped = [(self.films.id(i), rows[i]["skipped"]) for i in sorted(rows) if "skipped" in rows[i]]
         tallies = tuple(
-            Tallies.stack([self.task.tally((rows[i]["flips"][k], rows[i]["distances"][k]), None) for i in kept])
+            Tallies.stack([self.scoring.tally((rows[i]["flips"][k], rows[i]["distances"][k]), None) for i in kept])
             if kept
             else Tallies(0, {})
             for k in range(len(self.cells))
@@ -182,6 +179,10 @@ class FilmPass(Pass):
 
     def digest(self, samples: Digest) -> None:
         self.films.add_to(samples)
+
+    def facts(self) -> tuple[Any, ...]:
+        """Not the classes: films have no targets."""
+        return ("flips",)
 
     def describe_data(self) -> dict[str, Any]:
         origin = "films made in memory" if isinstance(self.films, MadeFilms) else "films on disk"
@@ -215,23 +216,22 @@ class ImageNetP(Suite):
         films: FilmSet
         if root is not None and StoredFilms.found(root):
             samples: Any = SomeSamples(DatasetSamples((), str(root)), ())
-            films, classifier = StoredFilms(root, kinds), Classification(Matching(0, ()))
+            films, task = StoredFilms(root, kinds), Classification(Matching(0, ()))
         else:
             samples = samples_for(settings, protocol)
             films = MadeFilms(samples, kinds, benchmark, settings.seed)
-            classifier = bound_task(network, settings, samples, protocol)  # type: ignore[assignment]
+            task = bound_task(network, settings, samples, protocol)  # type: ignore[assignment]
         return FilmPass(
             network=network,
             suites=(self,),
             cells=tuple(map(Condition, kinds)),
             cell_suites=(self.name,) * len(kinds),
-            task=Flips(),
+            task=task,
             samples=samples,
             protocol=protocol,
             normalisation=Normalisation.of(network),
             settings=settings,
             films=films,
-            classifier=classifier,
         )
 
     def statistics(self, task: Task, tallied: Tallied) -> dict[str, Statistic]:

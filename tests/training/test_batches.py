@@ -6,6 +6,7 @@ import multiprocessing
 import random
 import tarfile
 import threading
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +17,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from image_folders import fill, picture, spoil
 
+from robustvit.data.normalisation import Normalisation
 from robustvit.runtime.randomness import keyed_seed
 from robustvit.tasks.base import Mix
 from robustvit.tasks.classification import Classification
 from robustvit.training.augment.mixing import draw_mix
 from robustvit.training.batches import TrainingData
 from robustvit.training.config import AugmentConfig, DataConfig
-from robustvit.training.inputs import Batch, Inputs, normalised, prepare
+from robustvit.training.inputs import Batch, Inputs, prepare
 from robustvit.training.training_sets import training_samples
 
 TASK = Classification()
 PLAIN = AugmentConfig()
 FULL = AugmentConfig(crop="resized", rand_augment="rand-m9-mstd0.5-inc1", mixup=0.8, cutmix=1.0, erasing=0.5)
-MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
+NORMALISATION = Normalisation((0.5, 0.4, 0.3), (0.2, 0.25, 0.3))
 
 
 def opened(augment: AugmentConfig = PLAIN, *, view: bool = False, **data: Any) -> TrainingData:
@@ -225,7 +227,8 @@ def test_repeated_images_have_augmentations_of_their_own() -> None:
 
 
 def prepared(batch: Batch, augment: AugmentConfig, mix: Mix | None, **options: Any) -> Inputs:
-    return prepare(TASK, batch, augment, mix, device="cpu", mean=MEAN, std=STD, outputs=10, smoothing=0.1, **options)
+    about: Any = dict(device="cpu", normalisation=NORMALISATION, outputs=10, smoothing=0.1)
+    return prepare(TASK, batch, augment, mix, **about, **options)
 
 
 def test_prepared_images_are_mixed_then_normalised_and_the_view_is_normalised_only() -> None:
@@ -233,7 +236,7 @@ def test_prepared_images_are_mixed_then_normalised_and_the_view_is_normalised_on
     pixels = batch.images.clone()
     inputs = prepared(batch, PLAIN, Mix(0.25))
     expected = (pixels.float() * 0.25 + pixels.flip(0).float() * 0.75).round()
-    mean, std = torch.tensor(MEAN)[:, None, None], torch.tensor(STD)[:, None, None]
+    mean, std = (torch.tensor(values)[:, None, None] for values in astuple(NORMALISATION))
     torch.testing.assert_close(inputs.images, (expected / 255 - mean) / std)
     torch.testing.assert_close(inputs.view, (pixels / 255 - mean) / std)
     torch.testing.assert_close(inputs.targets.sum(1), torch.ones(8))
@@ -250,7 +253,7 @@ def test_a_distortion_comes_before_mixing_and_erasing_after_it() -> None:
 
     inputs = prepared(batch, AugmentConfig(erasing=1.0), Mix(0.25), distort=distort)
     ((given_images, given_seeds),) = asked
-    torch.testing.assert_close(given_images, normalised(batch.images, MEAN, STD))
+    torch.testing.assert_close(given_images, NORMALISATION(batch.images))
     assert given_seeds == batch.seeds
     mixed = torch.arange(8.0) * 0.25 + torch.arange(8.0).flip(0) * 0.75
     is_kept = inputs.images == mixed[:, None, None, None]

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from robustvit.data.normalisation import Normalisation
 from robustvit.methods.base import Method, MethodConfig, MethodContext, Step
 
 __all__ = ["Distillation", "DistillationConfig", "Kind", "hard_distillation", "soft_distillation"]
@@ -130,13 +131,7 @@ class Distillation(Method):
     @torch.no_grad()
     def _teach(self, step: Step) -> Tensor:
         own = getattr(self.teacher, "pretrained_cfg", None) or {}
-        mean, std = tuple(own.get("mean", step.mean)), tuple(own.get("std", step.std))
-        images = step.images
-        if (mean, std) != (tuple(step.mean), tuple(step.std)):
-            pixels = images * _channels(step.std, images) + _channels(step.mean, images)  # in [0, 1]
-            images = (pixels - _channels(mean, images)) / _channels(std, images)
+        ours = Normalisation(tuple(step.mean), tuple(step.std))
+        theirs = Normalisation(tuple(own.get("mean", step.mean)), tuple(own.get("std", step.std)))
+        images = step.images if theirs == ours else theirs(ours.inverse(step.images))
         return self.teacher(images)
-
-
-def _channels(values: tuple[float, ...], images: Tensor) -> Tensor:
-    return images.new_tensor(values)[:, None, None]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from robustvit.runtime.number_checks import check_numbers
+from robustvit.training.deepaugment.kinds import KINDS
 
 __all__ = [
     "AugmentConfig",
@@ -116,7 +117,7 @@ class AugmentConfig:
         flip: probability of a horizontal flip.
         rand_augment: timm's string, `rand-m9-mstd0.5-inc1`; "" for none.
         color_jitter: strength, used where there is no RandAugment.
-        deepaugment: "noise2net", "self-cae" or "self-sr" breaks half of the images with a random network; "" for none.
+        deepaugment: one of `KINDS` distorts half of the images, each by a random or broken network; "" for none.
         mixup, cutmix: parameters of the Beta distribution; 0 for off.
         mix_prob, mix_switch_prob: probability of mixing a batch, and of cutmix where both are on.
         erasing: probability of random erasing.
@@ -130,7 +131,7 @@ class AugmentConfig:
     flip: float = 0.5
     rand_augment: str = ""
     color_jitter: float = 0.0
-    deepaugment: Literal["", "noise2net", "self-cae", "self-sr"] = ""
+    deepaugment: str = ""
     mixup: float = 0.0
     cutmix: float = 0.0
     mix_prob: float = 1.0
@@ -142,6 +143,7 @@ class AugmentConfig:
     def __post_init__(self) -> None:
         for name in ("flip", "mix_prob", "mix_switch_prob", "erasing"):
             _require(f"augment.{name}", 0 <= getattr(self, name) <= 1, getattr(self, name), "a probability, 0 to 1")
+        _require("augment.deepaugment", self.deepaugment in ("", *KINDS), self.deepaugment, f"'' or one of {', '.join(KINDS)}")
         _require("augment.std", self.std is None or min(self.std) > 0, self.std, "null, or three numbers above 0")
         for name in ("mixup", "cutmix", "color_jitter"):
             _require(f"augment.{name}", getattr(self, name) >= 0, getattr(self, name), "0 for off, or more")

@@ -16,7 +16,7 @@ from robustvit.training.augment.erasing import erase
 from robustvit.training.augment.mixing import apply_mix
 from robustvit.training.config import AugmentConfig
 
-__all__ = ["Batch", "Distort", "Inputs", "normalised", "prepare"]
+__all__ = ["Batch", "Distort", "Inputs", "prepare"]
 
 Distort = Callable[[Tensor, Sequence[int]], Tensor]
 """(normalised images [B, 3, H, W], seeds of the samples) -> images, some of them distorted."""
@@ -67,8 +67,7 @@ def prepare(
     mix: Mix | None,
     *,
     device: torch.device | str,
-    mean: Sequence[float],
-    std: Sequence[float],
+    normalisation: Normalisation,
     outputs: int,
     smoothing: float = 0.0,
     distort: Distort | None = None,
@@ -85,7 +84,7 @@ def prepare(
         augment: probability of erasing.
         mix: how the batch of this update is mixed, the same for all shards.
         device: of the network.
-        mean, std: of the normalisation, for values in 0 .. 1.
+        normalisation: of the network.
         outputs: of the network.
         smoothing: s of the targets.
         distort: DeepAugment's; chooses the samples that it distorts itself.
@@ -93,21 +92,16 @@ def prepare(
     """
     targets = map_tensors(batch.targets, lambda tensor: tensor.to(device, non_blocking=True))
     pixels = batch.images.to(device, non_blocking=True)
-    distorted = None if distort is None else distort(normalised(pixels, mean, std), batch.seeds)
+    distorted = None if distort is None else distort(normalisation(pixels), batch.seeds)
 
     def finished(mix: Mix | None) -> Tensor:
-        images = normalised(apply_mix(pixels, mix), mean, std) if distorted is None else apply_mix(distorted, mix)
+        images = normalisation(apply_mix(pixels, mix)) if distorted is None else apply_mix(distorted, mix)
         return erase(images, batch.seeds, augment.erasing)
 
     images = finished(mix)
     return Inputs(
         images=images,
         targets=task.mix(targets, mix, outputs=outputs, smoothing=smoothing),
-        view=None if batch.view is None else normalised(batch.view.to(device, non_blocking=True), mean, std),
+        view=None if batch.view is None else normalisation(batch.view.to(device, non_blocking=True)),
         unmixed=(images if mix is None else finished(None)) if with_unmixed else None,
     )
-
-
-def normalised(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """uint8 [B, 3, H, W] -> float32 (x / 255 - mean) / std."""
-    return Normalisation(tuple(mean), tuple(std))(images)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import astuple
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from robustvit.training.checks import check_combination
 from robustvit.training.config import TrainConfig
 from robustvit.training.config_io import ConfigError
 from robustvit.training.deepaugment.distortion import Distortion
-from robustvit.training.deepaugment.kinds import build_distortion
+from robustvit.training.deepaugment.kinds import distortion_class
 from robustvit.training.distributed import Workers
 from robustvit.training.forward import Forward, TrainedNetwork, loss_terms, needs_of
 from robustvit.training.inputs import prepare
@@ -91,7 +90,7 @@ class Run:
     def _open_data(self, samples: TrainingSamples) -> TrainingData:
         config, view = self.config, self.needs.spatial_view
         size = self.protocol.size
-        how: Any = dict(seed=self.seed, mean=self.mean, spatial_view=view)
+        how: Any = dict(seed=self.seed, mean=self.normalisation.mean, spatial_view=view)
         return TrainingData(self.task, samples, config.data, config.augment, size, **how)
 
     def _build_network(self) -> None:
@@ -100,7 +99,7 @@ class Run:
         torch.manual_seed(keyed_seed(self.seed, "network") >> 1)
         network = network_of(self.task, config.model, self.outputs, config.augment)
         self.protocol = protocol_of("model", network)
-        self.mean, self.std = astuple(Normalisation.of(network))
+        self.normalisation = Normalisation.of(network)
         if loop.sync_batchnorm and self.workers.world > 1:
             network = nn.SyncBatchNorm.convert_sync_batchnorm(network)
         if loop.grad_checkpointing:
@@ -120,10 +119,7 @@ class Run:
         kind = self.config.augment.deepaugment
         if not kind:
             return None
-        images = None if kind == "noise2net" else self._some_images()
-        if self.cache is not None:
-            self.cache.parent.mkdir(parents=True, exist_ok=True)
-        return build_distortion(kind, mean=self.mean, std=self.std, images=images, cache=self.cache, seed=self.seed)
+        return distortion_class(kind).build(self.normalisation, self._some_images, cache=self.cache, seed=self.seed)
 
     def _some_images(self) -> Tensor:
         """uint8 [n, 3, H, W], as they come to the network."""
@@ -208,8 +204,7 @@ class Run:
             config.augment,
             mix,
             device=self.device,
-            mean=self.mean,
-            std=self.std,
+            normalisation=self.normalisation,
             outputs=self.outputs,
             smoothing=config.loss.smoothing,
             distort=self.distort,
@@ -225,8 +220,8 @@ class Run:
             seeds=batch.seeds,
             share=len(batch.images) / config.loop.batch_size,
             epoch=self.epoch,
-            mean=self.mean,
-            std=self.std,
+            mean=self.normalisation.mean,
+            std=self.normalisation.std,
             view=made.view,
             unmixed=made.unmixed,
             mix=mix,

@@ -17,7 +17,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from robustvit.data.normalisation import Normalisation
 from robustvit.metrics.measures import Measure
 from robustvit.runtime.files import check_writable, explained
 from robustvit.runtime.interruption import Interruption, finishing_steps
@@ -158,8 +157,8 @@ def _validation(run: Run) -> Validation | None:
     if samples is None:
         return None
     size = max(1, run.config.loop.batch_size // run.workers.world)
-    task, normalisation = run.task.bind_in_order(run.outputs), Normalisation(run.mean, run.std)
-    return Validation(task, samples, run.protocol, normalisation, size, run.workers)
+    task = run.task.bind_in_order(run.outputs)
+    return Validation(task, samples, run.protocol, run.normalisation, size, run.workers)
 
 
 def _loop(

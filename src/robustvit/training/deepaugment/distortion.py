@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import ClassVar, Self
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from robustvit.data.normalisation import Normalisation
 from robustvit.runtime.randomness import keyed_seed
 
-__all__ = ["Distortion", "DistortionKind", "convolve_each"]
+__all__ = ["Distortion", "convolve_each"]
 
-DistortionKind = Literal["noise2net", "self-cae", "self-sr"]
 AT_ONCE = 16
 """Samples in one grouped convolution on an accelerator. On the CPU they go one by one: that is slower for small
 images, faster for large ones, and makes the result of a sample the same to the last bit, whatever the batch."""
@@ -26,16 +26,33 @@ class Distortion(ABC):
     Whether and how a sample is distorted depends on its image and its seed alone, never on the rest of the batch.
 
     Args:
-        mean, std: of the normalisation of the images.
+        normalisation: of the images.
         share: of the samples that are distorted.
+
+    Attributes:
+        kind: its name in `KINDS`.
     """
 
-    kind: DistortionKind
+    kind: ClassVar[str]
 
-    def __init__(self, mean: Sequence[float], std: Sequence[float], *, share: float = 0.5) -> None:
+    def __init__(self, normalisation: Normalisation, *, share: float = 0.5) -> None:
         if not 0 <= share <= 1:
             raise ValueError(f"share={share:g} of the samples is not possible; give a number from 0 to 1")
-        self.mean, self.std, self.share = torch.tensor(mean)[:, None, None], torch.tensor(std)[:, None, None], share
+        self.normalisation, self.share = normalisation, share
+
+    @classmethod
+    def build(
+        cls, normalisation: Normalisation, images: Callable[[], Tensor], *, cache: Path | None = None, seed: int = 0
+    ) -> Self:
+        """For a run.
+
+        Args:
+            normalisation: of the images.
+            images: called where a network learns them first, for uint8 [n, 3, H, W] of the training set; a thousand is enough.
+            cache: file (.safetensors) where that network is kept, and taken from if it has learned the same images.
+            seed: of its training.
+        """
+        return cls(normalisation)
 
     def __call__(self, images: Tensor, seeds: Sequence[int]) -> Tensor:
         """The images, some of them distorted and clamped to the range of pixels.
@@ -56,8 +73,9 @@ class Distortion(ABC):
         at_once = 1 if images.device.type == "cpu" else AT_ONCE
         for start in range(0, len(chosen), at_once):
             index = chosen[start : start + at_once]
-            distorted = self.distort_all(self.to_pixels(images[index]), [seeds[i] for i in index])
-            out[index] = self.from_pixels(distorted.clamp(0, 1), images)
+            pixels = self.normalisation.inverse(images[index].float())
+            distorted = self.distort_all(pixels, [seeds[i] for i in index])
+            out[index] = self.normalisation(distorted.clamp(0, 1)).to(images.dtype)
         return out
 
     def chosen(self, seeds: Sequence[int]) -> list[int]:
@@ -67,12 +85,6 @@ class Distortion(ABC):
     @abstractmethod
     def distort_all(self, pixels: Tensor, seeds: Sequence[int]) -> Tensor:
         """Distorts every image: float32 [B, 3, H, W] in 0..1 -> the same shape, not clamped."""
-
-    def to_pixels(self, images: Tensor) -> Tensor:
-        return images.float() * self.std.to(images.device) + self.mean.to(images.device)
-
-    def from_pixels(self, pixels: Tensor, like: Tensor) -> Tensor:
-        return ((pixels - self.mean.to(like.device)) / self.std.to(like.device)).to(like.dtype)
 
 
 def convolve_each(x: Tensor, weights: Tensor, biases: Tensor | None = None, *, dilation: int = 1) -> Tensor:

@@ -6,43 +6,24 @@ Results belong under the names of the kinds: they are not those of the published
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import get_args
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from robustvit.training.deepaugment.distortion import Distortion
 
-from robustvit.training.deepaugment.distortion import Distortion, DistortionKind
-from robustvit.training.deepaugment.noise2net import Noise2Net
-from robustvit.training.deepaugment.self_autoencoder import SelfAutoencoder
-from robustvit.training.deepaugment.self_upscaler import SelfUpscaler
+__all__ = ["KINDS", "distortion_class"]
 
-__all__ = ["build_distortion"]
+KINDS: Mapping[str, tuple[str, str]] = {
+    "noise2net": ("noise2net", "Noise2Net"),
+    "self-cae": ("self_autoencoder", "SelfAutoencoder"),
+    "self-sr": ("self_upscaler", "SelfUpscaler"),
+}
+"""What `augment.deepaugment` can be -> module and class, imported when needed: recipes are checked without torch."""
 
 
-def build_distortion(
-    kind: DistortionKind,
-    *,
-    mean: Sequence[float],
-    std: Sequence[float],
-    images: Tensor | None = None,
-    cache: Path | None = None,
-    seed: int = 0,
-) -> Distortion:
-    """The DeepAugment equivalent of a recipe's `augment.deepaugment`.
-
-    Args:
-        kind: "noise2net", "self-cae" or "self-sr".
-        mean, std: of the normalisation.
-        images: uint8 [n, 3, H, W], of the training set, that "self-cae" and "self-sr" learn; a thousand is enough.
-        cache: file (.safetensors) where the trained network is kept, and taken from if it was trained on the same images.
-        seed: of that training.
-    """
-    if kind not in get_args(DistortionKind):
-        raise ValueError(f"deepaugment={kind!r} is not known; choose one of {', '.join(get_args(DistortionKind))}")
-    if kind == "noise2net":
-        return Noise2Net(mean, std)
-    if images is None:
-        raise ValueError(f"deepaugment={kind!r} trains a network first: give it training images (images=)")
-    learned = SelfAutoencoder if kind == "self-cae" else SelfUpscaler
-    return learned.trained(images, mean, std, cache=cache, seed=seed)
+def distortion_class(kind: str) -> type[Distortion]:
+    """The class of one of `KINDS`."""
+    module, name = KINDS[kind]
+    return getattr(importlib.import_module(f"robustvit.training.deepaugment.{module}"), name)

@@ -57,12 +57,14 @@ def attack(
 def _accuracies(results: Results) -> Table:
     from rich.table import Table
 
+    from robustvit.evaluation.tallied import CHANGES
     from robustvit.metrics.measures import measure_of
     from robustvit.report.comparison import summary_names
     from robustvit.report.numbers import quantity, quantity_interval
 
     table = Table(header_style="bold", pad_edge=False)
-    for heading in ("network", "number", "accuracy", "95 % interval", "largest change", "L2 norm", "changed pixels"):
+    changes = (measure_of(key).words for key in CHANGES)
+    for heading in ("network", "number", measure_of(results.primary).words, "95 % interval", *changes):
         table.add_column(heading, justify="left" if heading in ("network", "number") else "right")
     for model in results.models:
         for place, key in enumerate(summary_names([model])):

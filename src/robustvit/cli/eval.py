@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from robustvit.cli.measured import SUITE_HELP, MeasureOptions, run_and_print
+from robustvit.evaluation.suites.registry import DEFAULT_SUITE
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,7 +22,7 @@ def eval(  # noqa: A001
     models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="MODEL [MODEL ...]")],
     *,
     data: Annotated[str, tyro.conf.arg(metavar="PATH")],
-    suite: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]", help=SUITE_HELP)] = ("common15",),
+    suite: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]", help=SUITE_HELP)] = (DEFAULT_SUITE,),
     task: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None,
     no_jpeg: bool = False,
     bgr: bool = False,
@@ -41,8 +42,9 @@ def eval(  # noqa: A001
         bgr: swap red and blue for the corruptions, as the published Cityscapes-C and COCO-C do.
         frost_folder: photographs for frost instead of generated textures.
     """
-    how: dict[str, Any] = {"suite": suite, "task": task, "jpeg": not no_jpeg, "frost_folder": frost_folder}
-    how |= {"channel_order": "bgr" if bgr else "rgb"}
+    how: dict[str, Any] = {"suite": suite, "task": task, "frost_folder": frost_folder}
+    how |= {"jpeg": False} if no_jpeg else {}
+    how |= {"channel_order": "bgr"} if bgr else {}
     run_and_print(models, data, options, how, _summaries, _ranking)
 
 

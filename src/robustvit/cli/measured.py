@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +11,8 @@ import tyro
 
 from robustvit.cli.console import going_on, note, note_untrained, print_json, tables
 from robustvit.cli.networks import load_networks
+from robustvit.data.protocol_names import PROTOCOLS
+from robustvit.evaluation.settings import Options, Settings
 from robustvit.evaluation.suites.registry import SUITES
 from robustvit.runtime.progress import progress_bar
 from robustvit.runtime.ranks import is_first_process
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SUITE_HELP", "MeasureOptions", "print_results", "run_and_print", "tell_notes"]
 
+PROTOCOL_HELP = f"preprocessing: {', '.join(PROTOCOLS)}; by default the suite's own."
 SUITE_HELP = f"what to measure: {', '.join(SUITES)}; or single corruptions, such as fog."
 
 
@@ -39,7 +42,7 @@ class MeasureOptions:
         limit: use only this many images, chosen by the seed.
         class_map: JSON file from class names to output indices, if their order differs.
         num_classes: outputs of the classifier; by default those of the weights.
-        protocol: preprocessing: model, imagenet-c, crop, squash or none; by default the suite's own.
+        protocol: preprocessing, one of `PROTOCOLS`; by default the suite's own.
         img_size: height and width of the input; by default the network's.
         seed: of corruptions, attacks, subset and intervals.
         ignore_orientation: take pixels as stored, ignoring the EXIF tag, as published numbers do; this is always so for
@@ -52,20 +55,20 @@ class MeasureOptions:
     """
 
     name: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT [TEXT ...]")] = ()
-    severity: Annotated[tuple[int, ...], tyro.conf.arg(metavar="S [S ...]")] = (1, 2, 3, 4, 5)
+    severity: Annotated[tuple[int, ...], tyro.conf.arg(metavar="S [S ...]")] = Settings.severities
     output: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("out")
     resume: bool = False
-    limit: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    limit: Annotated[int | None, tyro.conf.arg(metavar="N")] = Settings.limit
     class_map: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     num_classes: Annotated[int | None, tyro.conf.arg(metavar="K")] = None
-    protocol: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
-    img_size: Annotated[tuple[int, int] | None, tyro.conf.arg(metavar="H W")] = None
-    seed: int = 0
-    ignore_orientation: bool = False
-    batch_size: Annotated[int, tyro.conf.arg(metavar="B")] = 32
+    protocol: Annotated[str | None, tyro.conf.arg(metavar="NAME", help=PROTOCOL_HELP)] = Settings.protocol
+    img_size: Annotated[tuple[int, int] | None, tyro.conf.arg(metavar="H W")] = Settings.size
+    seed: int = Settings.seed
+    ignore_orientation: bool = Settings.ignore_orientation
+    batch_size: Annotated[int, tyro.conf.arg(metavar="B")] = Settings.batch_size
     device: str = "cpu"
     untrained: bool = False
-    predictions: bool = False
+    predictions: bool = Settings.predictions
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False
 
 
@@ -89,18 +92,8 @@ def run_and_print(
     """
     given = {"num_classes": options.num_classes, "img_size": options.img_size}
     networks = load_networks(models, options.untrained, {k: v for k, v in given.items() if v}, options.device, options.name)
-    shared = (
-        "class_map",
-        "protocol",
-        "limit",
-        "seed",
-        "resume",
-        "severity",
-        "predictions",
-        "ignore_orientation",
-        "batch_size",
-    )
-    how |= {name: getattr(options, name) for name in shared} | {"size": options.img_size}
+    shared = [one.name for one in fields(options) if one.name in Options.__annotations__]
+    how |= {name: getattr(options, name) for name in shared} | {"size": options.img_size, "resume": options.resume}
     results = _measure(networks, data, options.output, how)
     if not is_first_process():
         return

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from robustvit.cli.console import going_on, note, print_json, tables, working
+from robustvit.evaluation.settings import Settings
 from robustvit.runtime.progress import EveryMinute
 from robustvit.runtime.ranks import is_first_process
 
@@ -32,8 +33,8 @@ def sweep(
     twin: bool = False,
     data: Annotated[str | None, tyro.conf.arg(metavar="PATH")] = None,
     suite: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]")] = ("clean", "common15"),
-    limit: Annotated[int | None, tyro.conf.arg(metavar="N")] = None,
-    batch_size: Annotated[int, tyro.conf.arg(metavar="B")] = 32,
+    limit: Annotated[int | None, tyro.conf.arg(metavar="N")] = Settings.limit,
+    batch_size: Annotated[int, tyro.conf.arg(metavar="B")] = Settings.batch_size,
     output: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("runs/sweep"),
     resume: bool = False,
     plan: bool = False,

@@ -14,6 +14,8 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from robustvit.data.protocol_names import PROTOCOLS
+
 __all__ = ["PROTOCOLS", "Protocol", "protocol_of"]
 
 _FILTERS = {
@@ -21,14 +23,6 @@ _FILTERS = {
     "bilinear": Image.Resampling.BILINEAR,
     "bicubic": Image.Resampling.BICUBIC,
     "lanczos": Image.Resampling.LANCZOS,
-}
-PROTOCOLS = {
-    "model": "what the network was published with: short side to size / crop_pct, centre crop",
-    "imagenet-c": "how ImageNet-C was made: short side to 256 pixels (in proportion for sizes other than 224), bilinear; "
-    "centre crop",
-    "crop": "centre crop only: for files that are already at their final size, as the published ImageNet-C",
-    "squash": "the whole image, squeezed to the input size",
-    "none": "the image as it is; it must have the size of the input",
 }
 
 

@@ -21,6 +21,7 @@ from robustvit.evaluation.results import Difference, ModelResults, Results
 from robustvit.evaluation.runner import run_network, statistics_of
 from robustvit.evaluation.settings import Options, Settings
 from robustvit.evaluation.statistics import measured_differences
+from robustvit.evaluation.suites.registry import DEFAULT_SUITE
 from robustvit.evaluation.tallied import Tallied
 from robustvit.evaluation.unfinished import (
     FinishedRunError,
@@ -52,7 +53,7 @@ Passes = Mapping[str, Sequence[Pass]]
 def evaluate(
     model: nn.Module | Sequence[nn.Module] | dict[str, nn.Module],
     data: Any,
-    suite: str | Sequence[str] = "common15",
+    suite: str | Sequence[str] = DEFAULT_SUITE,
     *,
     task: str | Task | None = None,
     output: str | Path | None = None,

@@ -1,21 +1,21 @@
-"""What a user asks of an evaluation, besides the networks."""
+"""What a user asks of an evaluation, besides the networks. The defaults of all options are here.
+
+Imports torch only where it needs it: the command line reads names and defaults from here before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
-import numpy as np
-
-from robustvit.attacks.attack import Attack
-from robustvit.corruptions.frost_textures import frost_textures
 from robustvit.corruptions.parameters import SEVERITIES
-from robustvit.corruptions.registry import ChannelOrder
-from robustvit.evaluation.attacking import as_attacks
-from robustvit.tasks.base import Task
-from robustvit.tasks.class_matching import read_class_map
+
+if TYPE_CHECKING:
+    from robustvit.attacks.attack import Attack
+    from robustvit.corruptions.registry import ChannelOrder
+    from robustvit.tasks.base import Task
 
 __all__ = ["Options", "Settings"]
 
@@ -102,6 +102,8 @@ class Settings:
             given = ", ".join(map(str, self.severities)) or "none"
             raise ValueError(f"severity {given} is not possible; give some of {', '.join(map(str, SEVERITIES))}")
         if self.frost_folder is not None:
+            from robustvit.corruptions.frost_textures import frost_textures
+
             frost_textures(self.frost_folder)  # says at once what is wrong with it
 
     @staticmethod
@@ -112,12 +114,17 @@ class Settings:
             TypeError: there is no such option.
             ValueError: a value is not possible.
         """
+        from robustvit.evaluation.attacking import as_attacks
+        from robustvit.tasks.class_matching import read_class_map
+
         known = Options.__annotations__.keys()
         if wrong := [name for name in options if name not in known]:
             raise TypeError(f"evaluate has no option {wrong[0]!r}; it has {', '.join(sorted(known))}")
         given = dict(options)
         if "severity" in given:
-            given["severities"] = tuple(sorted({int(severity) for severity in np.atleast_1d(given.pop("severity"))}))
+            severity = given.pop("severity")
+            several = severity if isinstance(severity, Iterable) else (severity,)
+            given["severities"] = tuple(sorted({int(one) for one in several}))
         if "attacks" in given:
             given["attacks"] = as_attacks(given["attacks"])
         if isinstance(given.get("class_map"), str | Path):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from robustvit.evaluation.settings import Settings
 from robustvit.runtime.files import check_writable, explained
 from robustvit.runtime.locking import locking_output
 from robustvit.runtime.processes import Processes, join_processes
@@ -57,7 +58,7 @@ def sweep(
     data: str | Path | None = None,
     suite: str | Sequence[str] = SUITES_OF_A_SWEEP,
     limit: int | None = None,
-    batch_size: int = 32,
+    batch_size: int = Settings.batch_size,
     changes: Sequence[str] = (),
     twin: bool = False,
     resume: bool = False,

@@ -12,8 +12,9 @@ from robustvit.runtime.spelling import nearest
 if TYPE_CHECKING:
     from robustvit.evaluation.suites.suite import Suite
 
-__all__ = ["SUITES", "check_suites", "load_suites", "suite_named"]
+__all__ = ["DEFAULT_SUITE", "SUITES", "check_suites", "load_suites", "suite_named"]
 
+DEFAULT_SUITE = "common15"
 _HOME = "robustvit.evaluation.suites."
 SUITES: Registry[Suite] = Registry(
     "robustvit.suites",

@@ -1,0 +1,15 @@
+"""The protocols by name, without the code that applies them: help pages name them before torch is imported."""
+
+from __future__ import annotations
+
+__all__ = ["PROTOCOLS"]
+
+PROTOCOLS = {
+    "model": "what the network was published with: short side to size / crop_pct, centre crop",
+    "imagenet-c": "how ImageNet-C was made: short side to 256 pixels (in proportion for sizes other than 224), bilinear; "
+    "centre crop",
+    "crop": "centre crop only: for files that are already at their final size, as the published ImageNet-C",
+    "squash": "the whole image, squeezed to the input size",
+    "none": "the image as it is; it must have the size of the input",
+}
+"""Name -> how an image becomes the input."""

@@ -8,6 +8,9 @@ import sys
 
 import pytest
 
+import robustvit  # noqa: F401 - registers the writers
+from robustvit.runtime import page_writers
+
 ORDERS = {
     "before timm": "import robustvit, timm",
     "after timm": "import timm, robustvit",
@@ -80,6 +83,11 @@ def test_an_import_of_timm_that_fails_can_be_repeated(printed: dict[str, str]) -
 
 def test_importing_the_package_imports_neither_torch_nor_timm() -> None:
     assert run("import robustvit, sys; print('torch' in sys.modules, 'timm' in sys.modules)") == "False False"
+
+
+def test_every_registered_page_writer_is_a_function() -> None:
+    assert page_writers._WRITERS.keys() == {"results", "analysis", "training", "sweep"}
+    assert all(callable(page_writers.page_writer(kind)) for kind in page_writers._WRITERS)
 
 
 def test_names_are_there_in_any_order_of_use(printed: dict[str, str]) -> None:

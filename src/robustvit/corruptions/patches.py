@@ -25,7 +25,6 @@ __all__ = [
     "noise_of",
     "occlude_patches",
     "occluded_count",
-    "occlusion_masks",
     "paste",
     "patch_grid",
     "to_pixels",
@@ -141,20 +140,6 @@ def clamp_to_pixels(x: Tensor, mean: Sequence[float], std: Sequence[float]) -> T
     """Normalised images [B, 3, H, W], clamped to what pixels of 0 to 1 become by normalising."""
     centre, spread = _channels(mean, x), _channels(std, x)
     return torch.clamp(x, (0 - centre) / spread, (1 - centre) / spread)
-
-
-def occlusion_masks(
-    grid: tuple[int, int], *, share: float = 0.1, seed: int = 0, sample_ids: Sequence[int | str] = (0,)
-) -> Tensor:
-    """Which patches are covered: bool [B, *grid], `occluded_count` of them in each image, all choices equally likely.
-
-    Args:
-        grid: patches down and across.
-        share: of the patches, see `occluded_count`.
-        seed: another seed gives other masks of the same images.
-        sample_ids: one per image.
-    """
-    return (_random_mask(_draws(seed, sample_ids, "cpu"), grid, share) == 0).view(-1, *grid)
 
 
 def occlude_patches(

@@ -19,7 +19,9 @@ from robustvit.report.figures import (
     Panel,
     heat_cell,
     heat_scale,
+    main_number,
     sequence_label,
+    sequence_measure,
     severity_points,
     severity_ticks,
 )
@@ -224,17 +226,17 @@ def _compared_heat(members: Sequence[tuple[int, ModelResults, Grid]], top: float
 
 
 def compared_sequences(models: Sequence[ModelResults]) -> list[tuple[str, tuple[tuple[str, bool], ...]]]:
-    """(sequence type, (flip probability, whether it is the lowest) of each network), and the mean at the end."""
+    """(sequence type, (main number, whether it is the best) of each network), and the mean at the end."""
     found: dict[str, dict[int, float | None]] = {}
     for place, model in enumerate(models):
         for cell in sequence_cells(model):
-            found.setdefault(sequence_label(cell), {})[place] = cell.flip_probability
+            found.setdefault(sequence_label(cell), {})[place] = main_number(cell)
     if not found:
         return []
     averages = {place: mean(row.get(place) for row in found.values()) for place in range(len(models))}
     table = []
     for label, row in [*found.items(), ("mean", averages)]:
         values = [row.get(place) for place in range(len(models))]
-        lowest = best_of(values, higher=False)
-        table.append((label, tuple((percent(v), is_best(v, lowest)) for v in values)))
+        best = best_of(values, higher=sequence_measure(models).higher_is_better)
+        table.append((label, tuple((percent(v), is_best(v, best)) for v in values)))
     return table

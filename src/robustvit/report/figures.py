@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from robustvit.evaluation.results import CellResult, ModelResults, Results, Value
+from robustvit.metrics.measures import SHARE, Measure, measure_of
 from robustvit.report.charts import PLAIN, Bar, Series, bars, curves, heat_colours
 from robustvit.report.grids import Grid, grids_of, sequence_cells
 from robustvit.report.numbers import count, interval, is_number, mean, percent, words
@@ -22,7 +23,9 @@ __all__ = [
     "extremes",
     "grid_heat",
     "heat_top",
+    "main_number",
     "sequence_bars",
+    "sequence_measure",
     "severity_curves",
 ]
 
@@ -194,14 +197,24 @@ def extremes(grid: Grid) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
 
 
 def sequence_bars(model: ModelResults) -> Markup | None:
-    """Flip probabilities by sequence type, and their mean; None without sequences."""
+    """The main number by sequence type, and their mean; None without sequences."""
     cells = sequence_cells(model)
     if not cells:
         return None
-    rows = [Bar(sequence_label(cell), cell.flip_probability) for cell in cells]
-    rows.append(Bar("mean", mean(cell.flip_probability for cell in cells), series=PLAIN))
+    rows = [Bar(sequence_label(cell), main_number(cell)) for cell in cells]
+    rows.append(Bar("mean", mean(map(main_number, cells)), series=PLAIN))
     told = ", ".join(f"{row.label} {percent(row.value)}" for row in rows)
-    return bars(rows, f"Flip probability: {told}")
+    return bars(rows, f"{sequence_measure([model]).label}: {told}")
+
+
+def sequence_measure(models: Sequence[ModelResults]) -> Measure:
+    """What sequences, which one of the networks has, are measured in."""
+    return measure_of(next(iter(next(cell for model in models for cell in sequence_cells(model)).values)))
+
+
+def main_number(cell: CellResult) -> float | None:
+    """The value of the main measure of a cell."""
+    return cell.main.value if cell.main else None
 
 
 def sequence_label(cell: CellResult) -> str:
@@ -211,10 +224,9 @@ def sequence_label(cell: CellResult) -> str:
 def _detail(cell: CellResult | None) -> str:
     if cell is None:
         return "not measured"
-    value = cell.main.value if cell.main else None
-    parts = [f"{words(cell.condition)}, severity {cell.severity}: {percent(value)}"]
+    parts = [f"{words(cell.condition)}, severity {cell.severity}: {percent(main_number(cell))}"]
     if reach := interval(cell.main):
         parts.append(f"95 % interval {reach}")
-    if cell.calibration_error is not None:
-        parts.append(f"calibration error {percent(cell.calibration_error)}")
+    further = ((measure_of(key), cell.values[key].value) for key in list(cell.values)[1:])
+    parts += [f"{measure.words} {measure.text(value)}" for measure, value in further if measure.unit is SHARE]
     return ", ".join([*parts, f"{count(cell.images)} images"])

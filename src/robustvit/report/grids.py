@@ -9,9 +9,10 @@ from functools import cached_property
 from robustvit.corruptions.registry import CORRUPTIONS, GROUPS
 from robustvit.evaluation.attacking import ATTACK_SUITE
 from robustvit.evaluation.results import CellResult, Measurement, ModelResults, Value
+from robustvit.metrics.measures import SHARE, measure_of
 from robustvit.report.numbers import mean
 
-__all__ = ["Grid", "grids_of", "other_cells", "sequence_cells"]
+__all__ = ["Grid", "further_measures", "grids_of", "other_cells", "sequence_cells"]
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def grids_of(model: ModelResults) -> tuple[Grid, ...]:
     """The grids of a network. Suites of the same measurement share one, unless they measured the same cells."""
     merged: list[tuple[Measurement | None, list[str], dict[tuple[str, int], CellResult]]] = []
     for suite in dict.fromkeys(cell.suite for cell in model.cells):
-        cells = {(c.condition, c.severity): c for c in model.cells if c.suite == suite and _is_corruption(c)}
+        cells = {(c.condition, c.severity): c for c in model.cells if c.suite == suite and _is_corruption(c, model)}
         if not cells:
             continue
         measured = next((m for m in model.measurements if suite in m.suites), None)
@@ -104,18 +105,29 @@ def _grid(
 
 
 def sequence_cells(model: ModelResults) -> tuple[CellResult, ...]:
-    """Sequence types, which have a flip probability."""
-    return tuple(cell for cell in model.cells if cell.flip_probability is not None)
+    """Cells with a scoring of their own, not in the primary measure of the task: sequences, by flip probability."""
+    return tuple(cell for cell in model.cells if _is_sequence(cell, model))
 
 
 def other_cells(model: ModelResults) -> tuple[CellResult, ...]:
     """What is neither in a grid nor a sequence nor an attack: clean images, natural shifts, patches."""
-    rest = (cell for cell in model.cells if cell.suite != ATTACK_SUITE)
-    return tuple(cell for cell in rest if cell.flip_probability is None and not _is_corruption(cell))
+    rest = (cell for cell in model.cells if cell.suite != ATTACK_SUITE and not _is_sequence(cell, model))
+    return tuple(cell for cell in rest if not _is_corruption(cell, model))
 
 
-def _is_corruption(cell: CellResult) -> bool:
-    return cell.severity > 0 and cell.flip_probability is None
+def further_measures(models: Sequence[ModelResults]) -> list[str]:
+    """Keys of the shares that clean and corrupted cells have besides the primary measure: of classifiers, calibration."""
+    cells = [cell for model in models for cell in model.cells if not _is_sequence(cell, model) and cell.suite != ATTACK_SUITE]
+    keys = dict.fromkeys(key for cell in cells for key in list(cell.values)[1:])  # the first is the primary one
+    return [key for key in keys if measure_of(key).unit is SHARE]
+
+
+def _is_sequence(cell: CellResult, model: ModelResults) -> bool:
+    return bool(cell.values) and model.primary not in cell.values
+
+
+def _is_corruption(cell: CellResult, model: ModelResults) -> bool:
+    return cell.severity > 0 and not _is_sequence(cell, model)
 
 
 def _clean_of(model: ModelResults, suites: Sequence[str]) -> Value | None:

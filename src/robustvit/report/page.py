@@ -16,7 +16,7 @@ from robustvit.metrics.measures import ACCURACY, MEAN_CORRUPTION_ERROR, measure_
 from robustvit.report import charts, comparison, differences, figures, numbers
 from robustvit.report.attacks import AttackSection, attack_section
 from robustvit.report.classes import ClassTable, class_tables
-from robustvit.report.grids import Grid, grids_of, other_cells, sequence_cells
+from robustvit.report.grids import Grid, further_measures, grids_of, other_cells, sequence_cells
 from robustvit.report.headline import headline
 from robustvit.runtime import colours
 from robustvit.runtime.files import write_whole
@@ -130,6 +130,7 @@ def page_environment() -> Environment:
 def _contents(results: Results) -> dict[str, Any]:
     top = figures.heat_top(results)
     several = len(results.models) > 1
+    sequenced = [model for model in results.models if sequence_cells(model)]
     attacked = list(dict.fromkeys(name for model in results.models for m in model.measurements for name in m.attacks))
     return {
         "attacked": attacked,
@@ -156,7 +157,8 @@ def _contents(results: Results) -> dict[str, Any]:
         "definitions": _definitions(results),
         "primary": measure_of(results.primary).label,
         "noun": measure_of(results.primary).words,
-        "shows_calibration": any(cell.calibration_error is not None for model in results.models for cell in model.cells),
+        "further": [measure_of(key) for key in further_measures(results.models)],
+        "sequence_measure": figures.sequence_measure(sequenced) if sequenced else None,
     }
 
 
@@ -201,10 +203,8 @@ def _definitions(results: Results) -> list[tuple[str, str]]:
     """(label, meaning) of every kind of number on the page."""
     names = comparison.summary_names(results.models)
     cells = [cell for model in results.models for cell in model.cells]
-    if any(cell.calibration_error is not None for cell in cells):
-        names.append("expected_calibration_error")
-    if any(sequence_cells(model) for model in results.models):
-        names.append("mean_flip_probability")
+    labels = {measure_of(name).label for name in names}
+    names += [key for key in further_measures(results.models) if measure_of(key).label not in labels]
     known = [(measure_of(name).label, results.definitions.get(name.partition(" (")[0], "")) for name in dict.fromkeys(names)]
     if any(m.group_accuracies for model in results.models for m in model.measurements):
         known.append(("Mean of a group", results.definitions.get("group_accuracies", "")))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robustvit.metrics.measures import measure_of
+from robustvit.metrics.measures import SHARE, is_measure, measure_of
 from robustvit.report.training_figure import COLOURS
 from robustvit.runtime.files import write_whole
 from robustvit.sweeping.grid import label_of, number_of
@@ -176,7 +176,7 @@ def _bar(name: str, spread: Spread, factor: float) -> tuple[float, float]:
 
 def _is_share(name: str) -> bool:
     """Whether a number cannot pass 100 %; relative ones (mFR, what is kept of the accuracy) can."""
-    return name.endswith(("accuracy", "probability")) or name.startswith("mean_accuracy")
+    return is_measure(name) and measure_of(name).unit is SHARE
 
 
 def _finish(axes: Any, name: str, varied: str, scale: _Scale) -> None:

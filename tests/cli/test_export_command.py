@@ -10,8 +10,8 @@ import torch
 
 import robustvit
 from robustvit.cli import main
+from robustvit.models.saved_folder import save_weights
 from robustvit.reference import load_reference
-from robustvit.training.networks import save_weights
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,9 @@ from fuzzed_checkpoints import change_folder, change_weights
 import robustvit as rv
 from robustvit.methods.patch_corruption import PatchScorer, load_scorer
 from robustvit.models.loading import load_model
+from robustvit.models.saved_folder import save_weights
 from robustvit.runtime.checkpoints import Checkpoints
 from robustvit.runtime.weights import weights_checksum
-from robustvit.training.networks import save_weights
 
 KINDS = ("ours.safetensors", "ours.pth", "older.pth", "foreign.pth", "folder", "run")
 EVALUATING = ("--data", "scenes-easy:2", "--suite", "clean", "--batch-size", 2)

@@ -15,8 +15,8 @@ from safetensors.torch import save_file
 import robustvit as rv
 from robustvit.models.image_sizes import takes_option
 from robustvit.models.loading import load_model
+from robustvit.models.saved_folder import save_weights
 from robustvit.runtime.weights import CheckpointError
-from robustvit.training.networks import save_weights
 
 
 def saved(folder: Path, name: str, **options: Any) -> tuple[Any, Path]:

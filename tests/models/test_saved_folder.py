@@ -13,8 +13,7 @@ import torch
 
 import robustvit as rv
 from robustvit.cli import main
-from robustvit.models.saved_folder import WEIGHT_FILES
-from robustvit.training.networks import save_weights
+from robustvit.models.saved_folder import WEIGHT_FILES, save_weights
 
 ODD: list[Any] = [None, 5, -1, "x", [], {}, [1], {"a": 1}, 1e400, True, 10**30, "hf-hub:timm/resnet18.a1_in1k"]
 

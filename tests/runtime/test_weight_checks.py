@@ -16,11 +16,11 @@ from torch import nn
 
 import robustvit as rv
 from robustvit.models.fetching import fetching
+from robustvit.models.saved_folder import save_weights
 from robustvit.models.shipped import SHIPPED, shipped_file
 from robustvit.runtime.checkpoints import Checkpoints
 from robustvit.runtime.weights import CheckpointError, save_weight_file, weights_checksum, weights_metadata
 from robustvit.runtime.zip_files import DamagedZipError, check_zip
-from robustvit.training.networks import save_weights
 
 WEIGHTS = {"stem.weight": torch.arange(600.0).reshape(20, 30), "steps": torch.tensor(7), "empty": torch.zeros(0, 3)}
 

@@ -1,25 +1,42 @@
-"""Folders of saved networks (`local-dir:FOLDER`): `config.json` and weights, checked before timm reads them."""
+"""Folders of saved networks (`local-dir:FOLDER`): config.json and weights, written for timm, checked before it reads them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import timm
 from timm.models import is_model
+from timm.models._hub import save_config_for_hf
+from torch import Tensor
 
+from robustvit.models.image_sizes import takes_option
+from robustvit.runtime.files import write_whole
 from robustvit.runtime.spelling import nearest
-from robustvit.runtime.weights import CheckpointError, read_weights
+from robustvit.runtime.weights import CheckpointError, read_weights, save_weight_file
 
-__all__ = ["LOCAL", "WEIGHT_FILES", "buildable", "check_saved_weights", "network_beside", "read_saved_config", "weights_in"]
+__all__ = [
+    "LOCAL",
+    "WEIGHT_FILES",
+    "buildable",
+    "check_saved_weights",
+    "network_beside",
+    "read_saved_config",
+    "save_weights",
+    "weights_in",
+]
 
 LOCAL = "local-dir:"
 """What the name of a network begins with that is a folder."""
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin", "pytorch_model.pth", "model.pth")
 """What the weights are called, as timm looks for them."""
+CLASSIFICATION = "classification"
+"""The task that timm's networks are for."""
+_ADDED = ("tap", "tap_blocks", "token_head")
+"""Arguments of `create_model` that timm's own networks do not take."""
 _SECTIONS: dict[str, type] = {"model_args": dict, "pretrained_cfg": dict, "robustvit": dict, "label_names": list}
 
 
@@ -98,3 +115,35 @@ def buildable(folder: str | Path) -> Iterator[None]:
     except Exception as error:  # its arguments can be anything, and fail anywhere in the constructor
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         raise CheckpointError(f"no network can be built from {Path(folder) / 'config.json'}: {reason}") from error
+
+
+def save_weights(
+    network: Any,
+    weights: Mapping[str, Tensor],
+    folder: Path,
+    options: Mapping[str, Any],
+    extra: Mapping[str, Any],
+    task: str = CLASSIFICATION,
+) -> None:
+    """Writes model.safetensors and a config.json that `timm.create_model("local-dir:FOLDER", pretrained=True)` loads.
+
+    Args:
+        network: whose architecture it is.
+        weights: its state dict, or an average of it.
+        folder: made if needed.
+        options: arguments of `create_model`; those of timm's own networks that timm does not know (tap, token_head) go to the
+            key `robustvit`, which `robustvit.create_model` reads.
+        extra: what else the file should say, e.g. the class names under `label_names`.
+        task: that the network is for; one that timm does not know goes to the key `robustvit`, too.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with write_whole(folder / WEIGHT_FILES[0]) as file:
+        save_weight_file(weights, file)
+    added = {k: v for k, v in options.items() if k in _ADDED and not takes_option(network, k)}
+    options = {**getattr(network, "implied_args", {}), **options}
+    unneeded = {*added, "num_classes", "drop_path_rate", *(() if takes_option(network, "img_size") else ("img_size",))}
+    model_args = {k: v for k, v in options.items() if k not in unneeded}
+    noted = {**added, **({"task": task} if task != CLASSIFICATION else {})}
+    config = {**extra, **({"robustvit": noted} if noted else {})}
+    with write_whole(folder / "config.json") as file:
+        save_config_for_hf(network, file, model_config=config, model_args=model_args)

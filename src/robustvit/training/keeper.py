@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from robustvit.models.saved_folder import save_weights
 from robustvit.runtime.checkpoints import Checkpoints
 from robustvit.runtime.files import write_whole
 from robustvit.runtime.page_writers import page_writer
@@ -14,7 +15,7 @@ from robustvit.runtime.weights import CheckpointError
 from robustvit.training.batches import Batch
 from robustvit.training.config_io import fingerprint_of
 from robustvit.training.metrics_log import MetricsLog, read_metrics
-from robustvit.training.networks import model_options, save_weights
+from robustvit.training.networks import model_options
 from robustvit.training.not_finite import NotFiniteError
 from robustvit.training.result import TrainingResult
 from robustvit.training.run import Run

@@ -1,31 +1,17 @@
-"""The network of a run: built from its configuration, started from other weights, written so that timm can load it."""
+"""The network of a run: built from its configuration, started from other weights."""
 
 from __future__ import annotations
 
-import json
-import tempfile
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from timm.models._hub import save_config_for_hf
-from torch import Tensor
-
-from robustvit.models.image_sizes import takes_option
 from robustvit.models.loading import built_with
 from robustvit.models.registry import create_model
 from robustvit.models.sources import weights_file
 from robustvit.models.weights_into import load_weights
-from robustvit.runtime.files import write_whole
-from robustvit.runtime.weights import save_weight_file
 from robustvit.tasks.base import Task
 from robustvit.training.config import AugmentConfig, ModelConfig
 
-__all__ = ["frozen_network", "model_options", "network_of", "save_weights"]
-
-
-CLASSIFICATION = "classification"
-WEIGHTS = "model.safetensors"
+__all__ = ["frozen_network", "model_options", "network_of"]
 
 
 def model_options(config: ModelConfig, num_classes: int) -> dict[str, Any]:
@@ -76,41 +62,3 @@ def frozen_network(name: str, checkpoint: str, **options: Any) -> Any:
     file = weights_file(checkpoint) if checkpoint else None
     with built_with(name, options):
         return create_model(name, checkpoint_path=file, **options).eval().requires_grad_(False)
-
-
-def save_weights(
-    network: Any,
-    weights: Mapping[str, Tensor],
-    folder: Path,
-    options: Mapping[str, Any],
-    extra: Mapping[str, Any],
-    task: str = CLASSIFICATION,
-) -> None:
-    """Writes model.safetensors and a config.json that `timm.create_model("local-dir:FOLDER", pretrained=True)` loads.
-
-    Args:
-        network: whose architecture it is.
-        weights: its state dict, or an average of it.
-        folder: made if needed.
-        options: arguments of `create_model`; those of timm's own networks that timm does not know (tap, token_head) go to the
-            key `robustvit`, which `robustvit.create_model` reads.
-        extra: what else the file should say, e.g. the class names under `label_names`.
-        task: that the network is for; one that timm does not know goes to the key `robustvit`, too.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    with write_whole(folder / WEIGHTS) as file:
-        save_weight_file(weights, file)
-    ours = ("tap", "tap_blocks", "token_head")
-    added = {k: v for k, v in options.items() if k in ours and not takes_option(network, k)}
-    options = {**getattr(network, "implied_args", {}), **options}
-    unneeded = {*added, "num_classes", "drop_path_rate", *(() if takes_option(network, "img_size") else ("img_size",))}
-    model_args = {k: v for k, v in options.items() if k not in unneeded}
-    noted = {**added, **({"task": task} if task != CLASSIFICATION else {})}
-    config = {**extra, **({"robustvit": noted} if noted else {})}
-    with tempfile.TemporaryDirectory() as place:
-        described = Path(place) / "config.json"
-        save_config_for_hf(network, described, model_config=config, model_args=model_args)
-        text = described.read_text()
-    json.loads(text)
-    with write_whole(folder / "config.json") as file:
-        file.write_text(text)

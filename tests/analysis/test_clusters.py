@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from refusals import refused
 
 import robustvit as rv
 from robustvit.analysis.clusters import Clustering, agreement, cluster_tokens, clusters_of, matched
@@ -52,7 +53,7 @@ def test_the_tokens_of_any_block_of_a_network_are_grouped() -> None:
     assert np.array_equal(clusters_of(model, images[1:], k=3)[0].labels, found[1].labels)
     with pytest.raises(ValueError, match="this network has"):
         clusters_of(model, images, layer=99)
-    with pytest.raises(ValueError, match="cannot be divided into 5 groups"):
+    with refused(ValueError, "5 groups"):
         cluster_tokens(torch.randn(4, 8), (2, 2), 5)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import timm
 import torch
+from refusals import refused
 from torch import Tensor, nn
 
 import robustvit as rv
@@ -126,9 +127,9 @@ def test_noise_can_be_followed_through_a_cnn_and_nothing_else_is_asked_of_it() -
     assert len(noise_decay(model, [images])) == 4
     fed = noise_decay(model, [images], kind="input")
     assert fed[0] == pytest.approx(1)
-    with pytest.raises(RuntimeError, match="no attention that can be recorded"):
+    with refused(RuntimeError, "attention"):
         head_diversity(model, [images])
-    with pytest.raises(RuntimeError, match="neither blocks with attention nor residual blocks"):
+    with refused(RuntimeError, "attention", "residual"):
         noise_decay(nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 10)), [images])
 
 
@@ -148,5 +149,5 @@ def test_a_batch_and_a_loader_with_labels_are_taken_as_they_are() -> None:
         torch.testing.assert_close(analysis(model, loader), analysis(model, images), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(eigenvalue_counts(model, loader).significant, eigenvalue_counts(model, images).significant)
     assert attention_stability(model, (images, images)).mean == pytest.approx(1, abs=1e-5)
-    with pytest.raises(ValueError, match=r"\[3, 3, 32, 32\].*\[2, 3, 32, 32\]"):
+    with refused(ValueError, [3, 3, 32, 32], [2, 3, 32, 32]):
         attention_stability(model, [(images, images[:2])])

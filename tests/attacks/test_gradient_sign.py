@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 from torch import Tensor, nn
 
 import robustvit as rv
@@ -99,7 +100,7 @@ def test_a_network_keeps_its_mode_its_flags_and_its_gradients() -> None:
 
 def test_images_that_are_not_pixels_are_refused() -> None:
     model, images, labels = reference()
-    with pytest.raises(ValueError, match=r"pixels in 0 \.\. 1, got values from"):
+    with refused(ValueError, "0 .. 1"):
         pgd(model, images * 2 - 0.5, labels)
     with pytest.raises(ValueError, match="as many labels"):
         pgd(model, images, labels[:2])

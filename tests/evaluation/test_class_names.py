@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from refusals import refused
 from torch import nn
 
 import robustvit as rv
@@ -86,13 +87,13 @@ def test_all_1000_classes_by_name_are_in_imagenets_order_not_in_that_of_the_alph
 
 def test_ambiguous_names_are_refused_with_their_candidates_and_a_class_map_to_complete(tmp_path: Path) -> None:
     data = save(tmp_path / "set", {"crane": 134, "tench": 0, "zebra": 340})
-    with pytest.raises(ClassMismatchError, match=r"'crane' may be 134 .*wading bird.* or 517") as refused:
+    with pytest.raises(ClassMismatchError, match=r"'crane' may be 134 .*wading bird.* or 517") as caught:
         rv.evaluate(ByColour(), data, "clean", output=tmp_path / "out")
     place = tmp_path / "out" / "class_map_template.json"
-    assert str(place) in "".join(refused.value.__notes__)
+    assert str(place) in "".join(caught.value.__notes__)
     template = json.loads(place.read_text())
     assert (template["tench"], template["zebra"]) == (0, 340)
-    with pytest.raises(ValueError, match="is no class map yet: crane must be"):
+    with refused(ValueError, "crane"):
         read_class_map(place)
     place.write_text(json.dumps({**template, "crane": 134}))
     assert rv.evaluate(ByColour(), data, "clean", class_map=place).clean == 1

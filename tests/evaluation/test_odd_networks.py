@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from refusals import refused
 from torch import Tensor, nn
 
 import robustvit as rv
@@ -62,7 +63,7 @@ def test_logits_are_taken_from_where_hugging_face_has_them(wrap: Callable) -> No
 
 @pytest.mark.parametrize("declared", [0, 9, 11, 1000])
 def test_another_number_of_outputs_than_declared_is_refused(declared: int) -> None:
-    with pytest.raises(ValueError, match=f"{declared} classes.* 10 numbers"):
+    with refused(ValueError, declared, 10):
         rv.evaluate(Odd(lambda y: y, declared), "scenes-easy:2", "clean")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from grey_network import ByGrey, save_classes
+from refusals import refused
 
 import robustvit as rv
 from robustvit.cli import main
@@ -53,11 +54,11 @@ def test_numbers_that_need_all_severities_are_left_out_and_the_result_says_so(pi
 
 
 def test_severities_that_cannot_be_or_change_nothing_are_refused(pictures: Path) -> None:
-    with pytest.raises(ValueError, match="severity 6 is not possible"):
+    with pytest.raises(ValueError, match="severity 6"):
         rv.evaluate(ByGrey(), pictures, "fog", severity=6)
-    with pytest.raises(ValueError, match="severity 3 has no effect on clean"):
+    with refused(ValueError, "severity 3", "clean"):
         rv.evaluate(ByGrey(), pictures, "clean", severity=3)
-    with pytest.raises(ValueError, match=r"no suite 'fogg'; did you mean fog"):
+    with refused(ValueError, "'fogg'", "did you mean fog"):
         rv.evaluate(ByGrey(), pictures, "fogg")
 
 
@@ -84,7 +85,7 @@ def test_a_folder_that_corrupt_wrote_in_part_is_measured_as_far_as_it_goes(
     assert conditions(rv.evaluate(ByGrey(), folder, "fog", severity=3).models[0]) == [("fog", 3)]
     with pytest.raises(LayoutError, match=r"nothing of frost"):
         measured(folder, "frost")
-    with pytest.raises(LayoutError, match="suite clean needs clean ones"):
+    with refused(LayoutError, "suite clean"):
         measured(folder, "clean")
 
 
@@ -94,7 +95,7 @@ def test_a_copy_that_is_not_finished_and_one_without_labels_are_refused(pictures
     with pytest.raises(LayoutError, match=r"9 of 10"):
         measured(folder)
     (folder / "fog" / "3").rename(folder / "elsewhere")
-    with pytest.raises(LayoutError, match=r"lacks fog/3; it was not finished"):
+    with refused(LayoutError, "fog/3"):
         measured(folder)
     flat = corrupted(pictures / "c0", tmp_path / "flat", "--layout", "coco", "--names", "fog", "--severities", "1")
     with pytest.raises(LayoutError, match="has no class folders"):

@@ -10,6 +10,7 @@ import pytest
 import torch
 from grey_network import ByGrey, grey, save_classes
 from PIL import Image
+from refusals import refused
 from torch import nn
 
 import robustvit as rv
@@ -69,7 +70,7 @@ def test_a_subset_of_a_suite_of_files_has_the_same_images_in_every_cell(tmp_path
 def test_a_folder_that_is_no_imagenet_c_is_not_replaced_in_silence(tmp_path: Path) -> None:
     save_classes(tmp_path / "val", RIGHT)
     save_classes(tmp_path / "imagenet-c" / "oddity", RIGHT)
-    with pytest.raises(LayoutError, match=r"is no ImageNet-C; expected .*CORRUPTION/SEVERITY/CLASS"):
+    with refused(LayoutError, "ImageNet-C", "CORRUPTION/SEVERITY/CLASS"):
         rv.evaluate(ByGrey(), tmp_path, "imagenet-c")
 
 
@@ -83,7 +84,7 @@ def test_imagenet_c_made_in_memory_passes_through_jpeg_unless_told_not_to(tmp_pa
 
 
 def test_images_that_do_not_fit_are_refused_before_the_work(imagenet_c: Path) -> None:
-    with pytest.raises(ValueError, match=r"do not fit the protocol 'crop' of imagenet-c .*--protocol model"):
+    with refused(ValueError, "crop", "imagenet-c", "--protocol model"):
         rv.evaluate(ByGrey(side=48), imagenet_c, "imagenet-c")
     resized = rv.evaluate(ByGrey(side=48), imagenet_c, "imagenet-c", protocol="model")
     assert resized.models[0].protocol["name"] == "model"

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 from robustvit.methods.alignment import alignment_loss
 
@@ -50,11 +51,11 @@ def test_gradients_reach_both_sides_and_half_precision_is_summed_in_float32() ->
 
 def test_wrong_requests_are_explained() -> None:
     x = torch.zeros(1, 2, 3)
-    with pytest.raises(ValueError, match="0 clean and 0 corrupted blocks"):
+    with refused(ValueError, "0 clean", "0 corrupted"):
         alignment_loss([], [])
-    with pytest.raises(ValueError, match="1 clean and 2 corrupted blocks"):
+    with refused(ValueError, "1 clean", "2 corrupted"):
         alignment_loss([x], [x, x])
-    with pytest.raises(ValueError, match=r"clean features \[1, 2, 3\] and corrupted \[1, 1, 3\]"):
+    with refused(ValueError, [1, 2, 3], [1, 1, 3]):
         alignment_loss([x], [x[:, :1]])
-    with pytest.raises(ValueError, match="variant='code' is not known; choose one of paper, released"):
+    with refused(ValueError, "variant='code'", "paper, released"):
         alignment_loss([x], [x], variant="code")  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 from robustvit.methods.token_labels import (
     draw_exponential,
@@ -113,7 +114,7 @@ def test_cutmix_labels_hold_as_much_of_the_partner_as_the_image_does(
 
 
 def test_wrong_requests_are_explained() -> None:
-    with pytest.raises(ValueError, match="kind='hard' is not known; choose one of gumbel, argmax, soft"):
+    with refused(ValueError, "kind='hard'", "gumbel, argmax, soft"):
         token_targets(torch.zeros(1, 1, 2), "hard")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="kind='gumbel' draws labels: give the numbers"):
+    with refused(ValueError, "kind='gumbel'"):
         token_targets(torch.zeros(1, 1, 2))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from refusals import refused
 from torch import Tensor, nn
 
 import robustvit
@@ -70,7 +71,7 @@ def test_program_agrees_and_has_a_fixed_batch_by_default(tmp_path: Path, images:
 def test_failed_export_leaves_the_old_file_alone(export: object, tmp_path: Path, images: Tensor) -> None:
     path = tmp_path / "model.file"
     path.write_text("before")
-    with pytest.raises(ExportError, match="Branching cannot be exported"):
+    with refused(ExportError, "Branching"):
         export(Branching().eval(), path, images)  # type: ignore[operator]
     assert path.read_text() == "before"
     assert list(tmp_path.iterdir()) == [path]
@@ -101,7 +102,7 @@ def test_missing_package_names_the_extra(tmp_path: Path, images: Tensor, monkeyp
 def test_network_over_2_gb_is_refused_for_onnx(tmp_path: Path, images: Tensor) -> None:
     with torch.device("meta"):
         large = nn.Linear(2**15, 2**14 + 64).eval()
-    with pytest.raises(ExportError, match=r"GiB of weights .* export it as \.pt2"):
+    with refused(ExportError, "GiB", ".pt2"):
         export_onnx(large, tmp_path / "large.onnx", images)
 
 

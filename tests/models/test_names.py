@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import timm
 import torch
+from refusals import refused
 
 import robustvit as rv
 
@@ -14,7 +15,7 @@ import robustvit as rv
 def test_unknown_names_get_the_nearest() -> None:
     with pytest.raises(ValueError, match=r"did you mean .*fan_hybrid_small"):
         rv.create_model("fan_hybird_small")
-    with pytest.raises(ValueError, match="no weights 'imagenet'; it has fan_in1k"):
+    with refused(ValueError, "'imagenet'", "fan_in1k"):
         rv.create_model("fan_vit_tiny.imagenet")
     with pytest.raises(ValueError, match="tap='max' is not known"):
         rv.create_model("fan_vit_nano", tap="max")
@@ -65,7 +66,7 @@ def test_published_names_fetch_their_own_weights(published: str, file: str, monk
 
 
 def test_published_name_without_weights_says_so() -> None:
-    with pytest.raises(RuntimeError, match="no weights were published for fan_large_24_p16_224"):
+    with refused(RuntimeError, "fan_large_24_p16_224"):
         rv.create_model("fan_large_24_p16_224", pretrained=True)
 
 

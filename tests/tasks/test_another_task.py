@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from refusals import refused
 
 from robustvit.runtime.weights import read_weights
 from robustvit.training.config_io import ConfigError, load_config
@@ -76,14 +77,17 @@ def test_two_processes_train_another_task_to_the_same_weights(tmp_path: Path, si
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ("methods.distillation={teacher: vit_nano, options: {pretrained: true}}", "distillation.*classification.*mean_colour"),
-        ("methods.patch_augment={}", "patch_augment.*classification.*mean_colour"),
-        ("augment.mixup=0.8", r"mean_colour.*augment\.mixup"),
-        ("loss.smoothing=0.1", r"mean_colour.*loss\.smoothing"),
-        ("task=mean_color", "mean_color.*mean_colour"),
+        (
+            "methods.distillation={teacher: vit_nano, options: {pretrained: true}}",
+            ("distillation", "classification", "mean_colour"),
+        ),
+        ("methods.patch_augment={}", ("patch_augment", "classification", "mean_colour")),
+        ("augment.mixup=0.8", ("mean_colour", "augment.mixup")),
+        ("loss.smoothing=0.1", ("mean_colour", "loss.smoothing")),
+        ("task=mean_color", ("'mean_color'", "mean_colour")),
     ],
 )
-def test_what_another_task_cannot_do_is_refused_before_the_work(change: str, named: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=named):
+def test_what_another_task_cannot_do_is_refused_before_the_work(change: str, named: tuple[str, ...], tmp_path: Path) -> None:
+    with refused(ConfigError, *named):
         train(load_config(None, [*CHANGES, change]), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from refusals import refused
 from torch import nn
 
 import robustvit as rv
@@ -110,14 +111,14 @@ def test_an_interrupted_run_goes_on_with_the_same_numbers(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (dict(attacks="fgsm"), "attacks.*mean_colour"),
-        (dict(suite="imagenet-a"), "imagenet-a.*classification.*mean_colour"),
-        (dict(class_map={"a": 0}), "mean_colour.*class_map"),
-        (dict(predictions=True), "mean_colour"),
+        (dict(attacks="fgsm"), ("attacks", "mean_colour")),
+        (dict(suite="imagenet-a"), ("imagenet-a", "classification", "mean_colour")),
+        (dict(class_map={"a": 0}), ("mean_colour", "class_map")),
+        (dict(predictions=True), ("mean_colour",)),
     ],
 )
-def test_what_another_task_has_not_is_refused(options: dict[str, Any], named: str) -> None:
-    with pytest.raises(ValueError, match=named):
+def test_what_another_task_has_not_is_refused(options: dict[str, Any], named: tuple[str, ...]) -> None:
+    with refused(ValueError, *named):
         rv.evaluate(Averaging(), DATA, **{"suite": "clean", "task": "mean_colour", "examples": 0, **options})
 
 

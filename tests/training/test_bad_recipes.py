@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from refusals import refused
 
 from robustvit.attacks.registry import build_attack
 from robustvit.cli import main
@@ -25,7 +26,7 @@ def test_yaml_that_stands_for_too_much_or_nothing_is_refused(text: str, tmp_path
     with pytest.raises(YamlTextError):
         read_yaml(text)
     (tmp_path / "a.yaml").write_text(text)
-    with pytest.raises(ConfigError, match=r"a\.yaml"):
+    with refused(ConfigError, "a.yaml"):
         load_config(tmp_path / "a.yaml")
 
 
@@ -41,7 +42,7 @@ def test_aliases_of_ordinary_size_are_read() -> None:
 @pytest.mark.parametrize("text", ["extends: 5", "extends: [a]", "twin: 5", "twin: [1]"])
 def test_what_a_recipe_extends_and_its_twin_have_to_be_what_they_are(text: str, tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(text)
-    with pytest.raises(ConfigError, match=text.partition(":")[0]):
+    with refused(ConfigError, text.partition(":")[0]):
         load_config(tmp_path / "a.yaml", twin=True)
 
 
@@ -73,11 +74,11 @@ def test_numbers_that_are_infinite_or_oversized_are_refused(change: str) -> None
 
 
 def test_infinite_rates_are_refused_from_python_too() -> None:
-    with pytest.raises(ValueError, match=r"optimizer\.lr"):
+    with refused(ValueError, "optimizer.lr"):
         TrainConfig(optimizer=OptimizerConfig(lr=float("inf")))
-    with pytest.raises(ValueError, match="step"):
+    with refused(ValueError, "step"):
         build_attack("pgd", {"step": float("inf")})
-    with pytest.raises(ValueError, match="lr"):
+    with refused(ValueError, "lr"):
         build_attack("patch-fool", {"lr": float("inf")})
 
 

@@ -16,6 +16,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from image_folders import fill, picture, spoil
+from refusals import refused
 
 from robustvit.data.normalisation import Normalisation
 from robustvit.runtime.randomness import keyed_seed
@@ -175,7 +176,7 @@ def test_an_unreadable_image_is_replaced_by_the_next_readable_one_and_named(tmp_
 def test_a_set_of_unreadable_images_is_refused(tmp_path: Path) -> None:
     for path in fill(tmp_path).glob("*/*.png"):
         path.write_text("no image")
-    with pytest.raises(ValueError, match=r"none of 16 .*\(cat/0\.png: "):
+    with refused(ValueError, 16, "cat/0.png"):
         opened(train=str(tmp_path))
 
 
@@ -184,7 +185,7 @@ def test_images_that_become_unreadable_end_the_run_with_their_name(tmp_path: Pat
     data = opened(train=str(tmp_path), cache="no")
     for path in tmp_path.glob("*/*.png"):
         path.unlink()
-    with pytest.raises(ValueError, match=r"png and the 15 .* after it"):
+    with refused(ValueError, ".png", 15):
         next(data.batches(4, epochs=1))
 
 
@@ -198,25 +199,23 @@ def test_grey_and_tiny_images_are_trained_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("batch_size", "augment", "options", "message"),
+    ("batch_size", "augment", "options", "named"),
     [
-        (41, PLAIN, {}, "40 .* 41"),
-        (9, FULL, {}, "batch of 9 .* pairs .* 1 processes"),
-        (10, PLAIN, {"world": 4}, "batch of 10 .* to 4"),
+        (41, PLAIN, {}, (40, 41)),
+        (9, FULL, {}, ("of 9", "1 processes")),
+        (10, PLAIN, {"world": 4}, ("of 10", "4 processes")),
     ],
 )
 def test_impossible_batches_are_refused_at_once(
-    batch_size: int, augment: AugmentConfig, options: dict[str, int], message: str
+    batch_size: int, augment: AugmentConfig, options: dict[str, int], named: tuple[object, ...]
 ) -> None:
-    with pytest.raises(ValueError, match=message):
+    with refused(ValueError, *named):
         opened(augment).batches(batch_size, epochs=1, **options)
 
 
-@pytest.mark.parametrize(
-    ("config", "message"), [({"workers": -1}, "data.workers=-1"), ({"cache": "disk"}, "data.cache='disk'")]
-)
-def test_impossible_settings_are_named(config: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize(("config", "named"), [({"workers": -1}, "data.workers=-1"), ({"cache": "disk"}, "data.cache='disk'")])
+def test_impossible_settings_are_named(config: dict[str, Any], named: str) -> None:
+    with refused(ValueError, named):
         opened(**config)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from refusals import refused
 
 from robustvit.training.config import TrainConfig
 from robustvit.training.config_io import (
@@ -49,7 +50,7 @@ def test_a_recipe_extends_another_section_by_section(tmp_path: Path) -> None:
 def test_a_recipe_that_extends_itself_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("extends: b.yaml")
     (tmp_path / "b.yaml").write_text("extends: a.yaml")
-    with pytest.raises(ConfigError, match="extends itself"):
+    with refused(ConfigError, tmp_path / "a.yaml", "extends"):
         load_config(tmp_path / "a.yaml")
 
 
@@ -62,29 +63,29 @@ def test_the_twin_shrinks_the_recipe_and_changes_win_over_it(tmp_path: Path) -> 
 
 def test_a_recipe_without_a_twin_says_so(tmp_path: Path) -> None:
     (tmp_path / "r.yaml").write_text("loop: {batch_size: 8}")
-    with pytest.raises(ConfigError, match="has no `twin:`"):
+    with refused(ConfigError, tmp_path / "r.yaml", "twin"):
         load_config(tmp_path / "r.yaml", twin=True)
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "named"),
     [
-        ("optimizer.lrr=1", "optimizer.lrr is not known; did you mean lr"),
-        ("optimiser.lr=1", "optimiser is not known; did you mean optimizer"),
-        ("methods.adll={}", "did you mean adl"),
-        ("methods.adl.tua=1", "methods.adl.tua is not known; did you mean tau"),
-        ("loop.precision=fp8", "choose one of 'fp32', 'bf16', 'fp16'"),
-        ("loop.batch_size=many", "loop.batch_size is 'many' .str.; expected int"),
-        ("loop.compile=1", "expected bool"),
-        ("optimizer.lr=fast", "optimizer.lr is 'fast'"),
-        ("augment.scale=[0.1]", "augment.scale has 1 values; expected 2"),
-        ("optimizer=3", "expected a section"),
-        ("optimizer.lr", "write name=value"),
-        ("methods.distillation={}", "methods.distillation lacks teacher"),
+        ("optimizer.lrr=1", ("optimizer.lrr", "mean lr")),
+        ("optimiser.lr=1", ("optimiser", "mean optimizer")),
+        ("methods.adll={}", ("adll", "mean adl")),
+        ("methods.adl.tua=1", ("methods.adl.tua", "mean tau")),
+        ("loop.precision=fp8", ("loop.precision", "fp8", "'fp32', 'bf16', 'fp16'")),
+        ("loop.batch_size=many", ("loop.batch_size", "'many'", "str", "int")),
+        ("loop.compile=1", ("loop.compile", "1", "bool")),
+        ("optimizer.lr=fast", ("optimizer.lr", "'fast'", "float")),
+        ("augment.scale=[0.1]", ("augment.scale", 1, 2)),
+        ("optimizer=3", ("optimizer", 3, "lr, ")),
+        ("optimizer.lr", ("optimizer.lr", "name=value")),
+        ("methods.distillation={}", ("methods.distillation", "teacher")),
     ],
 )
-def test_a_wrong_key_or_value_is_named(change: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+def test_a_wrong_key_or_value_is_named(change: str, named: tuple[object, ...]) -> None:
+    with refused(ConfigError, *named):
         load_config(None, [change])
 
 
@@ -119,7 +120,7 @@ def test_a_wrong_key_or_value_is_named(change: str, message: str) -> None:
 )
 def test_an_impossible_number_is_named_with_what_is_possible(change: str) -> None:
     name = change.partition("=")[0]
-    with pytest.raises(ValueError, match=rf"{name}=.* is not possible; give "):
+    with refused(ValueError, f"{name}=", "; give "):
         load_config(None, [change])
 
 
@@ -129,13 +130,13 @@ def test_yes_and_no_may_be_written_as_yaml_reads_them() -> None:
 
 
 def test_a_missing_recipe_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="there is no recipe"):
+    with refused(FileNotFoundError, tmp_path / "none.yaml"):
         load_config(tmp_path / "none.yaml")
 
 
 def test_text_that_is_not_yaml_is_named(tmp_path: Path) -> None:
     (tmp_path / "r.yaml").write_text("a: [1")
-    with pytest.raises(ConfigError, match="is not YAML"):
+    with refused(ConfigError, tmp_path / "r.yaml", "YAML"):
         load_config(tmp_path / "r.yaml")
 
 

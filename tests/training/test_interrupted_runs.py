@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from refusals import refused
 from tiny_runs import tiny_config
 
 from robustvit.runtime.checkpoints import Checkpoints
@@ -141,7 +142,7 @@ def test_a_damaged_configuration_is_named_and_the_recipe_mends_it(content: bytes
     stored = half / "config.yaml"
     intact = stored.read_bytes()
     stored.write_bytes(intact[:-100] if content == b"cut" else content)
-    with pytest.raises(ConfigError, match=rf"{stored} (is damaged|lacks).*--resume"):
+    with refused(ConfigError, stored, "--resume"):
         train(None, half, resume=True)
     if content:  # mended in the same way, whatever the damage
         return
@@ -170,7 +171,7 @@ def test_damaged_lines_of_the_log_are_named_and_the_others_kept(half: Path, whol
 @pytest.mark.parametrize("validation", ["data.val=", "data.val=scenes:16"])
 def test_a_last_update_that_leaves_no_numbers_is_a_failure(validation: str, tmp_path: Path) -> None:
     changes = ["optimizer.name=sgd", "optimizer.lr=1e20", "optimizer.weight_decay=1e30", "loop.max_updates=1", validation]
-    with pytest.raises(NotFiniteError, match="weights are no numbers after update 1"):
+    with refused(NotFiniteError, "update 1", "optimizer.lr"):
         train(tiny_config(changes), tmp_path / "run")
     assert not (tmp_path / "run" / "best").exists()
     assert json.loads((tmp_path / "run" / "failure.json").read_text())["update"] == 1

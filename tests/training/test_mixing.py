@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 from timm.data.mixup import Mixup
 
 from robustvit.tasks.base import Mix
@@ -98,5 +99,5 @@ def test_mixing_the_shards_is_mixing_the_global_batch(pairs: int, shards: int, u
 
 
 def test_an_odd_batch_cannot_be_mixed() -> None:
-    with pytest.raises(ValueError, match="3 images"):
+    with refused(ValueError, 3):
         apply_mix(torch.zeros(3, 3, 8, 8), Mix(0.5))

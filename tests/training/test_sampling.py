@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
 from robustvit.training.sampling import Sampling, epoch_order, shard_offsets
 
@@ -74,16 +75,16 @@ def test_the_last_incomplete_batch_is_dropped() -> None:
 
 
 def test_a_batch_larger_than_the_set_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"has 10 .* 12; give loop\.batch_size=10 or less"):
+    with refused(ValueError, 12, "loop.batch_size=10"):
         Sampling(10, 12, seed=0)
 
 
 @pytest.mark.parametrize(("batch", "shards", "mixing", "multiple"), [(7, 1, True, 2), (12, 4, True, 8), (10, 4, False, 4)])
 def test_a_batch_that_cannot_be_dealt_out_names_the_multiple(batch: int, shards: int, mixing: bool, multiple: int) -> None:
-    with pytest.raises(ValueError, match=rf"batch of {batch} .* multiple of {multiple},"):
+    with refused(ValueError, batch, f"multiple of {multiple},"):
         shard_offsets(batch, 0, shards, mixing=mixing)
 
 
 def test_no_repeats_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"data\.repeats=0 is not possible"):
+    with refused(ValueError, "data.repeats=0"):
         Sampling(10, 2, seed=0, repeats=0)

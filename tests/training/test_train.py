@@ -12,6 +12,7 @@ import pytest
 import timm
 import torch
 from image_folders import fill
+from refusals import refused
 from timm.layers import DropPath
 from tiny_runs import VIT, tiny_config
 
@@ -178,13 +179,13 @@ def test_fine_tuning_takes_the_weights_of_a_run_with_another_head_and_size(tmp_p
 
 
 def test_foreign_weights_are_refused_before_the_work(finished: Path, tmp_path: Path) -> None:
-    with pytest.raises(rv.CheckpointError, match="do not fit this Vision"):
+    with refused(rv.CheckpointError, finished, "VisionTransformer"):
         train(tiny_config([f"model.checkpoint={finished}", "model.name=vit_nano", "model.options=null"]), tmp_path / "x")
 
 
 def test_a_loss_that_is_not_a_number_stops_the_run_and_says_where(tmp_path: Path) -> None:
     changes = ["optimizer.name=sgd", "optimizer.lr=1e30", "loop.checkpoint_every=1"]
-    with pytest.raises(NotFiniteError, match="the loss is not a number at update"):
+    with refused(NotFiniteError, "loss", "update", "ce"):
         train(tiny_config(changes), tmp_path / "run")
     failure = json.loads((tmp_path / "run" / "failure.json").read_text())
     assert len(failure["ids"]) == 8
@@ -193,12 +194,12 @@ def test_a_loss_that_is_not_a_number_stops_the_run_and_says_where(tmp_path: Path
 
 
 def test_a_finished_folder_is_not_overwritten(finished: Path) -> None:
-    with pytest.raises(FileExistsError, match="--resume"):
+    with refused(FileExistsError, finished, "--resume"):
         train(tiny_config(["schedule.epochs=1"]), finished)
 
 
 def test_a_resumed_run_may_not_change_its_configuration(finished: Path) -> None:
-    with pytest.raises(ConfigError, match=r"optimizer\.lr was 0\.001 and is 0\.01"):
+    with refused(ConfigError, "optimizer.lr", 0.001, 0.01):
         train(tiny_config(["schedule.epochs=1", "optimizer.lr=0.01"]), finished, resume=True)
 
 
@@ -276,7 +277,7 @@ def test_a_gradient_that_is_not_a_number_stops_the_run_before_it_is_applied(
 
     original = Run._backward
     monkeypatch.setattr(Run, "_backward", spoiled)
-    with pytest.raises(NotFiniteError, match="the gradient is not a number at update 4"):
+    with refused(NotFiniteError, "gradient", "update 4"):
         train(tiny_config(["loop.checkpoint_every=1"]), tmp_path / "run")
     assert len(json.loads((tmp_path / "run" / "failure.json").read_text())["ids"]) == 8
     found = Checkpoints(tmp_path / "run" / "checkpoints", 1).newest()
@@ -301,7 +302,7 @@ def test_a_resumed_run_notices_that_its_images_changed(tmp_path: Path) -> None:
     train(tiny_config([*changes, "loop.max_updates=1"]), tmp_path / "run")
     picture = next((tmp_path / "data").rglob("*.png"))
     picture.rename(picture.with_name("renamed.png"))
-    with pytest.raises(ConfigError, match="are not those that the run began with"):
+    with refused(ConfigError, tmp_path / "data"):
         train(tiny_config(changes), tmp_path / "run", resume=True)
 
 
@@ -317,16 +318,18 @@ def test_a_full_disk_is_told_and_earlier_checkpoints_stay(tmp_path: Path, monkey
 
     original, full = torch.save, Full()
     monkeypatch.setattr(torch, "save", save)
-    with pytest.raises(OSError, match=r"the disk of .* is full"):
+    with refused(OSError, tmp_path / "run"):
         train(tiny_config(["loop.checkpoint_every=1"]), tmp_path / "run")
     assert sorted(file.name for file in (tmp_path / "run" / "checkpoints").iterdir()) == [
         "checkpoint-00000001.pt",
         "checkpoint-00000002.pt",
     ]
+    monkeypatch.undo()
+    assert train(None, tmp_path / "run", resume=True).is_finished
 
 
 def test_wrong_validation_images_leave_nothing(tmp_path: Path) -> None:
-    with pytest.raises((OSError, ValueError), match="nowhere"):
+    with refused((OSError, ValueError), "nowhere"):
         train(tiny_config(["data.val=nowhere"]), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -335,7 +338,7 @@ def test_only_useless_checkpoints_are_an_error(tmp_path: Path) -> None:
     train(tiny_config(["schedule.epochs=1", "loop.keep=1"]), tmp_path / "run")
     for file in Checkpoints(tmp_path / "run" / "checkpoints", 1).files():
         file.write_bytes(b"not a checkpoint")
-    with pytest.raises(rv.CheckpointError, match="no checkpoint in"):
+    with refused(rv.CheckpointError, tmp_path / "run"):
         train(None, tmp_path / "run", resume=True)
 
 
@@ -344,29 +347,31 @@ def test_a_removed_folder_ends_the_run_with_a_clear_message(tmp_path: Path) -> N
         if progress.update == 2:
             shutil.rmtree(tmp_path / "run")
 
-    with pytest.raises(OSError, match=r"gone|there is no folder|cannot write"):
+    with refused(OSError, tmp_path / "run"):
         train(tiny_config(["loop.checkpoint_every=3"]), tmp_path / "run", report=remove)
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "named"),
     [
-        (["model.token_head=true"], "no method trains it"),
-        (["methods.stl_labeler={}"], "set model.token_head=true"),
-        (["methods.adl={}", "loop.grad_checkpointing=true"], r"methods\.adl: loop\.grad_checkpointing .* methods\.adl\.chunk"),
-        (["methods.afat={}", "loop.compile=true"], r"methods\.afat: loop\.compile"),
-        (["model.num_classes=3"], "has 3 classes and scenes:48 has 10"),
-        (["loop.batch_size=64"], "48"),
-        (["model.name=fan_vit_nanno"], "fan_vit_nano"),
-        (["optimizer.name=adamx"], "adamx"),
-        (["schedule.name=plateau"], "plateau"),
-        (["loop.device=foo"], "loop.device is 'foo'; give auto, cpu"),
-        (["schedule.name=cosinus"], "timm does not know"),
-        (["loss.weight=0"], "no loss to train with"),
-        (["data.train=nowhere"], "there is no nowhere"),
+        (["model.token_head=true"], ("model.token_head", "methods.stl_labeler", "methods.stl_student")),
+        (["methods.stl_labeler={}"], ("methods.stl_labeler", "model.token_head=true")),
+        (["methods.adl={}", "loop.grad_checkpointing=true"], ("methods.adl:", "loop.grad_checkpointing", "methods.adl.chunk")),
+        (["methods.afat={}", "loop.compile=true"], ("methods.afat:", "loop.compile")),
+        (["model.num_classes=3"], ("model.num_classes", "3", "scenes:48", "10")),
+        (["loop.batch_size=64"], ("64", "48")),
+        (["model.name=fan_vit_nanno"], ("fan_vit_nanno", "fan_vit_nano")),
+        (["optimizer.name=adamx"], ("adamx",)),
+        (["schedule.name=plateau"], ("plateau",)),
+        (["loop.device=foo"], ("loop.device", "foo", "auto", "cpu")),
+        (["schedule.name=cosinus"], ("cosinus",)),
+        (["loss.weight=0"], ("loss.weight=0",)),
+        (["data.train=nowhere"], ("nowhere",)),
     ],
 )
-def test_what_cannot_work_is_refused_before_the_first_update(tmp_path: Path, changes: list[str], message: str) -> None:
-    with pytest.raises((ValueError, OSError, RuntimeError), match=message):
+def test_what_cannot_work_is_refused_before_the_first_update(
+    tmp_path: Path, changes: list[str], named: tuple[str, ...]
+) -> None:
+    with refused((ValueError, OSError, RuntimeError), *named):
         train(tiny_config(changes), tmp_path / "run")
     assert not (tmp_path / "run" / "metrics.jsonl").exists()

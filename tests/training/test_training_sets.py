@@ -12,6 +12,7 @@ import pytest
 import torchvision
 from image_folders import fill, picture
 from PIL import Image
+from refusals import refused
 
 from robustvit.data.layouts import LayoutError
 from robustvit.data.samples import UnreadablePictureError
@@ -66,7 +67,7 @@ def test_class_folders_are_taken_from_train_or_from_the_folder_itself(place: str
 
 def test_a_folder_with_val_alone_has_nothing_to_train_on(tmp_path: Path) -> None:
     fill(tmp_path / "val")
-    with pytest.raises(LayoutError, match=r"has val/ but no .*train/CLASS/"):
+    with refused(LayoutError, "val/", "train/CLASS/"):
         opened(train=str(tmp_path))
 
 
@@ -116,7 +117,7 @@ def test_the_training_split_of_a_data_set_of_hugging_face_is_read(tmp_path: Path
     pictures = opened(train=f"hfds/{tmp_path}/Set")
     assert (pictures.classes, [read(pictures, i).target for i in range(2)]) == (("cat", "dog"), [0, 1])
     fill(tmp_path / "Other" / "test", count=1)
-    with pytest.raises(LayoutError, match="has no split train with columns image and label"):
+    with refused(LayoutError, "Other", "train", "image", "label"):
         opened(train=f"hfds/{tmp_path}/Other")
 
 
@@ -135,7 +136,7 @@ def test_distorted_copies_join_the_clean_images(layout: str, tmp_path: Path) -> 
 def test_copies_of_other_classes_are_refused_and_named(tmp_path: Path) -> None:
     train = fill(tmp_path / "train", ("cat", "dog", "owl"), 1)
     fill(tmp_path / "copies" / "EDSR", ("cat", "wolf"), 1)
-    with pytest.raises(ValueError, match=r"EDSR does not have the 3 classes.*it lacks dog, owl and also has wolf"):
+    with refused(ValueError, "EDSR", 3, "dog, owl", "wolf"):
         opened(train=str(train), copies=(str(tmp_path / "copies"),))
 
 
@@ -144,7 +145,7 @@ def test_missing_and_empty_folders_of_copies_are_named(made: bool, tmp_path: Pat
     train = fill(tmp_path / "train", count=1)
     if made:
         (tmp_path / "copies").mkdir()
-    with pytest.raises((FileNotFoundError, LayoutError), match=r"copies.*expected .*/CLASS/IMAGE\.jpg"):
+    with refused((FileNotFoundError, LayoutError), tmp_path / "copies", "/CLASS/IMAGE.jpg"):
         opened(train=str(train), copies=(str(tmp_path / "copies"),))
 
 
@@ -159,7 +160,7 @@ def test_a_limit_takes_a_random_subset_that_depends_on_the_seed_alone(tmp_path: 
     val = validation_samples(TASK, config, img_size=SIZE, seed=0)
     assert val is not None
     assert len(list(val)) == 7
-    with pytest.raises(ValueError, match=r"data\.train_limit=-1 is not possible"):
+    with refused(ValueError, "data.train_limit=-1"):
         opened(train=str(tmp_path), train_limit=-1)
 
 
@@ -169,7 +170,7 @@ def test_validation_labels_are_those_of_the_training_set(tmp_path: Path) -> None
     val = validation_samples(TASK, config, img_size=SIZE, seed=0, classes=("cat", "dog", "owl"))
     assert val is not None
     assert ([p.target() for p in val], val.classes) == ([2, 2], ("cat", "dog", "owl"))
-    with pytest.raises(ValueError, match="classes that the training set does not have: owl"):
+    with refused(ValueError, "owl"):
         validation_samples(TASK, config, img_size=SIZE, seed=0, classes=("cat", "dog"))
     assert validation_samples(TASK, DataConfig(val=""), img_size=SIZE, seed=0) is None
 
@@ -177,15 +178,15 @@ def test_validation_labels_are_those_of_the_training_set(tmp_path: Path) -> None
 def test_what_is_wrong_with_a_training_set_is_said(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     fill(tmp_path / "one", ("cat",))
-    with pytest.raises(FileNotFoundError, match="there is no"):
+    with refused(FileNotFoundError, tmp_path / "nowhere"):
         opened(train=str(tmp_path / "nowhere"))
-    with pytest.raises(LayoutError, match="is empty; expected a folder for each class"):
+    with refused(LayoutError, tmp_path / "empty"):
         opened(train=str(tmp_path / "empty"))
-    with pytest.raises(LayoutError, match="has one class only, 'cat'; there is nothing to tell apart"):
+    with refused(LayoutError, tmp_path / "one", "cat"):
         opened(train=str(tmp_path / "one"))
-    with pytest.raises(LayoutError, match="can only be read from front to back"):
+    with refused(LayoutError, "wds/somewhere"):
         opened(train="wds/somewhere")
-    with pytest.raises(ValueError, match=r"data\.train is empty"):
+    with refused(ValueError, "data.train"):
         opened(train="")
 
 

@@ -44,6 +44,7 @@ def test_cells_summaries_and_differences_are_those_of_the_measure() -> None:
     exact, dark = results.models
     assert exact.clean is not None
     assert exact.clean.value == pytest.approx(1, abs=1e-6)
+    assert results.clean == exact.clean.value
     noise = [c.number("colour_likeness") for c in exact.cells if c.condition == "gaussian_noise"]
     assert len(noise) == 5
     assert 0.8 < noise[-1] < noise[0] < 1  # clipping at black and white shifts the mean

@@ -250,8 +250,9 @@ class Results:
 
     @property
     def clean(self) -> float:
-        """Clean accuracy of the first network."""
-        return self._summary("clean_accuracy")
+        """The primary measure of the first network on clean samples: of classifiers, accuracy."""
+        clean = self.models[0].clean
+        return clean.value if clean is not None else self._summary(f"clean_{self.primary}")
 
     @property
     def mean_corruption_error(self) -> float:

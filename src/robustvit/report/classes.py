@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -81,6 +82,6 @@ def _heading(condition: str, key: str, keys: Sequence[str]) -> str:
 
 
 def _ease(one: ClassResult) -> tuple[float, ...]:
-    """By the mean of what was measured; of equals, those that are worse as they are."""
+    """By the mean of what was measured; of equals, those that are worse as they are. Classes without a number come last."""
     numbers = [number for number in map(one.number, one.values) if number is not None]
-    return (sum(numbers) / len(numbers) if numbers else 0.0, one.clean if one.clean is not None else 0.0)
+    return (sum(numbers) / len(numbers) if numbers else math.inf, one.clean if one.clean is not None else 0.0)

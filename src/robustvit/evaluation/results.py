@@ -5,23 +5,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robustvit.evaluation.cell_result import CellResult
 from robustvit.evaluation.definitions import definitions
+from robustvit.evaluation.model_results import Difference, Measurement, ModelResults, notes_from_json
 from robustvit.evaluation.rows import columns_of, rows_of
 from robustvit.evaluation.shown_images import AttackedImage, AttackExample, Example, ExampleImage
 from robustvit.evaluation.value import Value
 from robustvit.metrics import measures
-from robustvit.metrics.measures import ACCURACY, CELL_MEASURES, measure_of
+from robustvit.metrics.measures import ACCURACY, CELL_MEASURES
 from robustvit.runtime.checked_json import read_checked_json, write_checked_json
 from robustvit.runtime.page_writers import page_writer
 from robustvit.runtime.tables import write_csv
 from robustvit.tasks.notes import Note
-from robustvit.tasks.per_class import ClassResult
 from robustvit.tasks.prediction_table import PredictionTable, csv_rows
 
 if TYPE_CHECKING:
@@ -42,130 +42,6 @@ __all__ = [
 
 
 CLASSIFIER_COLUMNS = tuple(measure.key for measure in CELL_MEASURES)
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """One run over one set of pictures: what exactly was measured, and what came out.
-
-    Attributes:
-        suites: that it answers.
-        data: the pictures: name, images, how many there would have been, where corruptions came from.
-        protocol: how images became the input (name, size, resize, interpolation, mean, std).
-        corruption: how corruptions were made in memory; empty for files.
-        summary: key of a measure -> value.
-        corruption_errors: CE of each corruption with all five severities; empty where AlexNet's numbers do not apply.
-        group_accuracies: "noise", "blur", ... -> mean accuracy over its corruptions.
-        corruption_accuracies: corruption -> mean accuracy over its severities.
-        attacks: attack -> its settings.
-        notes: what to know before using the numbers.
-        class_accuracies: class by class, in the measures of the task.
-    """
-
-    suites: tuple[str, ...]
-    data: dict[str, Any]
-    protocol: dict[str, Any]
-    corruption: dict[str, Any]
-    summary: dict[str, Value]
-    corruption_errors: dict[str, float] = field(default_factory=dict)
-    group_accuracies: dict[str, Value] = field(default_factory=dict)
-    corruption_accuracies: dict[str, Value] = field(default_factory=dict)
-    attacks: dict[str, dict[str, Any]] = field(default_factory=dict)
-    notes: tuple[Note, ...] = ()
-    class_accuracies: tuple[ClassResult, ...] = ()
-
-    def __repr__(self) -> str:
-        return f"Measurement({', '.join(self.suites)} on {self.data.get('name', 'pictures')}: {_told(self.summary)})"
-
-
-@dataclass(frozen=True)
-class ModelResults:
-    """One network.
-
-    Attributes:
-        name: as it was given.
-        parameters: how many.
-        protocol: how images became its input in the first measurement.
-        summary: key of a measure -> value, over all measurements. Where a later one measures the same again, its value
-            is called "NAME (SUITE)".
-        cells: every condition.
-        skipped: (id, reason) of images that could not be read.
-        examples: a few images with the network's answers.
-        seconds: how long it took.
-        measurements: the runs that the above is made of.
-        attack_examples: a few images under each attack.
-        is_untrained: whether its weights are random; None where only the caller knows, as for networks made in Python.
-        primary: key of the primary measure of its task.
-    """
-
-    name: str
-    parameters: int
-    protocol: dict[str, Any]
-    summary: dict[str, Value]
-    cells: tuple[CellResult, ...]
-    skipped: tuple[tuple[str, str], ...] = ()
-    examples: tuple[Example, ...] = ()
-    seconds: float = 0.0
-    measurements: tuple[Measurement, ...] = ()
-    attack_examples: tuple[AttackExample, ...] = ()
-    is_untrained: bool | None = None
-    primary: str = ACCURACY.key
-
-    @property
-    def clean(self) -> Value | None:
-        """The primary measure on clean samples; None where they were not measured."""
-        return next((value for key, value in self.summary.items() if measure_of(key).family == "clean"), None)
-
-    def __repr__(self) -> str:
-        return f"ModelResults({self.name!r}, {len(self.cells)} cells: {_told(self.summary)})"
-
-    def accuracy(self, condition: str, severity: int = 0, *, suite: str | None = None) -> float:
-        """Top-1 accuracy in one cell.
-
-        Args:
-            condition: "clean", a corruption, "patches" or an attack.
-            severity: 1 to 5; 0 where there is none.
-            suite: that measured it; by default the first one. Suites of other datasets, as ImageNet-A, are found by their
-                name only.
-
-        Raises:
-            KeyError: that cell was not measured.
-        """
-        kinds: dict[str, set[str]] = {}
-        for cell in self.cells:
-            kinds.setdefault(cell.suite, set()).add(cell.condition)
-        other = {name for name, conditions in kinds.items() if conditions == {"clean"}} - {"clean"}  # datasets of their own
-        for cell in self.cells:
-            of_suite = cell.suite == suite if suite else cell.suite not in other
-            if of_suite and (cell.condition, cell.severity) == (condition, severity) and cell.accuracy is not None:
-                return cell.accuracy.value
-        raise KeyError(f"{condition} at severity {severity} was not measured")
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Two networks in one measurement: numbers of the first minus those of the second, on the same images.
-
-    Attributes:
-        first, second: names of the networks.
-        suites: of the measurement.
-        images: images that both saw.
-        summary: key of a measure -> difference.
-        group_accuracies: "noise", "blur", ... -> difference.
-    """
-
-    first: str
-    second: str
-    suites: tuple[str, ...]
-    images: int
-    summary: dict[str, Value]
-    group_accuracies: dict[str, Value] = field(default_factory=dict)
-
-    def reversed(self) -> Difference:
-        """The second minus the first."""
-        turned = {name: value.negative() for name, value in self.summary.items()}
-        groups = {name: value.negative() for name, value in self.group_accuracies.items()}
-        return Difference(self.second, self.first, self.suites, self.images, turned, groups)
 
 
 @dataclass(frozen=True)
@@ -338,57 +214,7 @@ class Results:
             made = stored.get("versions", {}).get("robustvit", "an earlier version")
             raise ValueError(f"{path} was written by robustvit {made}, whose layout this version does not read; measure again")
         measures.register_stored(stored.pop("measures", {}))
-        models = tuple(_model_from_json(model) for model in stored.pop("models"))
-        differences = tuple(_difference_from_json(difference) for difference in stored.pop("differences", ()))
-        notes = _notes(stored.pop("notes", ()))
+        models = tuple(map(ModelResults.from_json, stored.pop("models")))
+        differences = tuple(map(Difference.from_json, stored.pop("differences", ())))
+        notes = notes_from_json(stored.pop("notes", ()))
         return Results(models=models, suites=tuple(stored.pop("suites")), differences=differences, notes=notes, **stored)
-
-
-def _told(summary: dict[str, Value]) -> str:
-    """The first numbers of a summary, for a short `repr`."""
-    parts = [f"{name} {measure_of(name).text(value.value)}" for name, value in summary.items()]
-    return ", ".join(parts[:6]) + (f", {len(parts) - 6} more" if len(parts) > 6 else "")
-
-
-def _notes(stored: Sequence[dict[str, Any]]) -> tuple[Note, ...]:
-    return tuple(Note(**note) for note in stored)
-
-
-def _summary(stored: dict[str, Any]) -> dict[str, Value]:
-    return {name: Value(**value) for name, value in stored.items()}
-
-
-def _difference_from_json(stored: dict[str, Any]) -> Difference:
-    values = {name: _summary(stored[name]) for name in ("summary", "group_accuracies")}
-    return Difference(**{**stored, **values, "suites": tuple(stored["suites"])})
-
-
-def _measurement_from_json(stored: dict[str, Any]) -> Measurement:
-    tables = ("summary", "group_accuracies", "corruption_accuracies")
-    values: dict[str, Any] = {name: _summary(stored[name]) for name in tables if name in stored}
-    values |= {"notes": _notes(stored.get("notes", ()))}
-    values |= {"class_accuracies": tuple(ClassResult.from_json(one) for one in stored.get("class_accuracies", ()))}
-    return Measurement(**{**stored, **values, "suites": tuple(stored["suites"])})
-
-
-def _attack_example_from_json(stored: dict[str, Any]) -> AttackExample:
-    attacked = tuple(AttackedImage(**{**a, "shown": ExampleImage(**a["shown"])}) for a in stored["attacked"])
-    return AttackExample(stored["id"], stored["label"], ExampleImage(**stored["clean"]), attacked)
-
-
-def _model_from_json(stored: dict[str, Any]) -> ModelResults:
-    cells: Sequence[dict[str, Any]] = stored.pop("cells")
-    measurements: Sequence[dict[str, Any]] = stored.pop("measurements", ())
-    examples: Sequence[dict[str, Any]] = stored.pop("examples")
-    attack_examples: Sequence[dict[str, Any]] = stored.pop("attack_examples", ())
-    return ModelResults(
-        summary=_summary(stored.pop("summary")),
-        measurements=tuple(_measurement_from_json(measurement) for measurement in measurements),
-        cells=tuple(CellResult(**{**cell, "values": _summary(cell["values"])}) for cell in cells),
-        skipped=tuple((i, reason) for i, reason in stored.pop("skipped")),
-        examples=tuple(
-            Example(e["id"], e["label"], tuple(ExampleImage(**picture) for picture in e["pictures"])) for e in examples
-        ),
-        attack_examples=tuple(_attack_example_from_json(example) for example in attack_examples),
-        **stored,
-    )

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from robustvit.evaluation.model_results import ModelResults
 from robustvit.metrics.measures import NUMBER, measure_of
-
-if TYPE_CHECKING:
-    from robustvit.evaluation.results import ModelResults
 
 __all__ = ["columns_of", "rows_of"]
 

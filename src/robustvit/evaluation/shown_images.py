@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 __all__ = ["AttackExample", "AttackedImage", "Example", "ExampleImage"]
 
@@ -26,6 +28,11 @@ class Example:
     id: str
     label: str
     pictures: tuple[ExampleImage, ...]
+
+    @staticmethod
+    def from_json(stored: Mapping[str, Any]) -> Example:
+        """From what `Results.to_json` gave."""
+        return Example(stored["id"], stored["label"], tuple(ExampleImage(**picture) for picture in stored["pictures"]))
 
 
 @dataclass(frozen=True)
@@ -53,3 +60,9 @@ class AttackExample:
     label: str
     clean: ExampleImage
     attacked: tuple[AttackedImage, ...]
+
+    @staticmethod
+    def from_json(stored: Mapping[str, Any]) -> AttackExample:
+        """From what `Results.to_json` gave."""
+        attacked = tuple(AttackedImage(**{**a, "shown": ExampleImage(**a["shown"])}) for a in stored["attacked"])
+        return AttackExample(stored["id"], stored["label"], ExampleImage(**stored["clean"]), attacked)

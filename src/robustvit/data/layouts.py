@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -19,7 +19,10 @@ from robustvit.data.readers.class_folders import LayoutError, folder_images, pla
 from robustvit.data.readers.corrupted_images import corrupted_images
 from robustvit.data.samples import ArraySamples, ReaderSamples, SampleSet
 
-__all__ = ["LayoutError", "Split", "cifar_c_images", "imagenet_c_images", "open_samples", "suite_folder"]
+if TYPE_CHECKING:
+    from robustvit.data.scenes.dataset import Scenes
+
+__all__ = ["LayoutError", "Split", "cifar_c_images", "embedded_scenes", "imagenet_c_images", "open_samples", "suite_folder"]
 
 Split = Literal["train", "val", "test"]
 
@@ -49,7 +52,9 @@ def open_samples(
     """
     text = str(source)
     if text.partition(":")[0] in SCENES:
-        return _scenes(text, scene_size, split)
+        from robustvit.data.scenes.samples import SceneSamples
+
+        return SceneSamples(*embedded_scenes(text, scene_size, split))
     if text.startswith(("wds/", "hfds/")):
         from robustvit.data.readers.archives import hfds_images, wds_images
 
@@ -93,16 +98,16 @@ def _archive_to_train_on(source: str, ignore_orientation: bool) -> ReaderSamples
     return ReaderSamples(reader, source, labels=labels, ignore_orientation=ignore_orientation)
 
 
-def _scenes(text: str, size: tuple[int, int], split: Split) -> SampleSet:
+def embedded_scenes(text: str, size: tuple[int, int], split: Split) -> tuple[Scenes, str]:
+    """The embedded dataset as "scenes", "scenes-easy" or "scenes:500" names it, with the name of its form."""
     from robustvit.data.scenes.dataset import Hints, Scenes
-    from robustvit.data.scenes.samples import SceneSamples
 
     name, _, length = text.partition(":")
     if length and not (length.isdecimal() and len(length) < 20):
         raise ValueError(f"{text}: give the number of images after the colon, as in scenes:500")
     if int(length or "1000") > MOST_SCENES:
         raise ValueError(f"{text}: give at most {MOST_SCENES:,} images")
-    return SceneSamples(Scenes(split, int(length or "1000"), size, hints=Hints(*SCENES[name])), name)
+    return Scenes(split, int(length or "1000"), size, hints=Hints(*SCENES[name])), name
 
 
 def _told(pictures: ReaderSamples) -> ReaderSamples:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import io
 import re
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,17 @@ from typing import Any
 import numpy as np
 from PIL import ExifTags, Image
 
-__all__ = ["IMAGE_FORMATS", "MOST_BYTES", "UnreadablePictureError", "check_is_file", "read_image", "to_rgb", "upright"]
+__all__ = [
+    "IMAGE_FORMATS",
+    "MOST_BYTES",
+    "UnreadablePictureError",
+    "check_is_file",
+    "image_size",
+    "read_image",
+    "read_values",
+    "to_rgb",
+    "upright",
+]
 
 IMAGE_FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "AVIF", "JPEG2000", "GIF", "TIFF", "PPM")
 """What is opened, as Pillow names it, whatever the file is called. JPEG includes that of phones with two lenses (MPO)."""
@@ -32,6 +44,10 @@ _TURNS = {
     8: Image.Transpose.ROTATE_90,
 }
 """EXIF orientation -> what sets the image upright; 1 is upright."""
+_SIDEWAYS = (5, 6, 7, 8)
+"""Orientations whose upright image has height and width exchanged."""
+_SCALED_GREY = {"L;2": 85, "L;4": 17}
+"""Grey of less than 8 bits, which Pillow spreads over 0 .. 255 -> by which factor."""
 
 
 class UnreadablePictureError(ValueError):
@@ -49,11 +65,58 @@ def read_image(source: Any, *, ignore_orientation: bool = False) -> Image.Image:
     Raises:
         UnreadablePictureError: it is no image of `IMAGE_FORMATS`, a damaged one, or far too large.
     """
-    try:
+    with _damage_named():
         if isinstance(source, Image.Image):
             return _plain(source, ignore_orientation)
         with Image.open(_file(source), formats=_formats()) as image:
             return _plain(image, ignore_orientation)
+
+
+def read_values(source: Any) -> np.ndarray:
+    """The numbers that a file stores, for images whose pixels are labels: indices of a palette rather than its colours.
+
+    Returns:
+        [H, W] of integers: uint8, or more where the file has more than 8 bits; uint8 [H, W, 3] of a file with colours.
+
+    Raises:
+        UnreadablePictureError: see `read_image`.
+    """
+    with _damage_named(), Image.open(_file(source), formats=_formats()) as image:
+        rawmode = image.tile[0][3] if image.tile else None  # before loading, which forgets it
+        scale = _SCALED_GREY.get(rawmode, 1) if isinstance(rawmode, str) else 1
+        if image.mode == "F":
+            raise UnreadablePictureError("its values are floating-point numbers, not labels")
+        if image.mode in ("LA", "PA"):
+            return np.array(image.getchannel(0))
+        if image.mode in ("1", "L", "P") or image.mode.startswith("I"):
+            values = np.array(image)
+            return values.astype(np.uint8) if image.mode == "1" else values // scale if scale > 1 else values
+        if image.mode == "RGBA":
+            return np.array(image)[..., :3]
+        return np.array(image.convert("RGB"))
+
+
+def image_size(source: str | Path, *, ignore_orientation: bool = False) -> tuple[int, int]:
+    """(H, W) of what `read_image` gives, from the beginning of the file.
+
+    Raises:
+        UnreadablePictureError: see `read_image`.
+    """
+    with _damage_named(), Image.open(_file(source), formats=_formats()) as image:
+        W, H = image.size
+        tags = image.info.get("exif") if image.format != "TIFF" else None  # Pillow turns TIFF, and its size, by itself
+        if ignore_orientation or not tags:
+            return H, W
+        exif = Image.Exif()
+        exif.load(tags)
+        return (W, H) if exif.get(ExifTags.Base.Orientation) in _SIDEWAYS else (H, W)
+
+
+@contextmanager
+def _damage_named() -> Iterator[None]:
+    """Whatever goes wrong inside is an UnreadablePictureError."""
+    try:
+        yield
     except UnreadablePictureError:
         raise
     except Exception as error:  # a damaged file can fail anywhere in its decoder

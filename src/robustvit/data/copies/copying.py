@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from robustvit.corruptions.registry import CORRUPTIONS, ChannelOrder, corruption_names
+from robustvit.data.files_below import files_below
 from robustvit.data.samples import IMAGE_SUFFIXES
 from robustvit.runtime.spelling import nearest
 
@@ -90,7 +90,7 @@ def images_below(source: Path, layout: Layout) -> list[Path]:
         if source.is_file():
             raise NotADirectoryError(f"{source} is a file; give the folder that has the images")
         raise FileNotFoundError(f"there is no folder {source}; give the folder that has the images")
-    found = sorted(path for path in _walk(source) if path.suffix.lower() in IMAGE_SUFFIXES)
+    found = sorted(path for path in files_below(source) if path.suffix.lower() in IMAGE_SUFFIXES)
     if not found:
         raise ValueError(f"{source} has no images; looked for {', '.join(sorted(IMAGE_SUFFIXES))} in it and below")
     if layout == "cityscapes":
@@ -113,19 +113,6 @@ def images_below(source: Path, layout: Layout) -> list[Path]:
             "without classes give --layout coco"
         )
     return found
-
-
-def _walk(source: Path) -> Iterator[Path]:
-    """Files below a folder, relative to it; hidden ones are none of the dataset's."""
-    seen: set[str] = set()  # links may lead in circles
-    for folder, folders, names in os.walk(source, followlinks=True):
-        folders[:] = [n for n in folders if not n.startswith(".")]
-        real = os.path.realpath(folder)
-        if real in seen:
-            folders.clear()
-            continue
-        seen.add(real)
-        yield from (Path(folder, name).relative_to(source) for name in names if not name.startswith("."))
 
 
 def _is_annotation(folder: str) -> bool:

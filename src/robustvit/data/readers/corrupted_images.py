@@ -13,7 +13,7 @@ from robustvit.data.copies.copying import Cell
 from robustvit.data.readers.class_folders import LayoutError, folder_images
 from robustvit.data.samples import ReaderSamples
 
-__all__ = ["copy_settings", "corrupted_folders", "corrupted_images"]
+__all__ = ["chosen_folders", "copy_settings", "corrupted_folders", "corrupted_images"]
 
 _FOLDERS = ("", *GROUPS, "extra")
 """Folders between the root and the corruptions, as in the published archives."""
@@ -45,17 +45,20 @@ def copy_settings(root: Path) -> dict[str, Any] | None:
         return None
 
 
-def corrupted_images(
-    root: Path, names: Sequence[str], severities: Sequence[int] = SEVERITIES
-) -> dict[Cell, ReaderSamples] | None:
-    """(corruption, severity) -> images, from `root/CORRUPTION/SEVERITY/CLASS/IMAGE`; None if `root` is no such tree.
+def chosen_folders(root: Path, names: Sequence[str], severities: Sequence[int], inside: str) -> dict[Cell, Path] | None:
+    """(corruption, severity) -> its folder, for what is asked for; None if `root` is no such tree.
 
-    Copies have the pixels as they were corrupted, and the numbers of published files were made without EXIF tags, so that
-    these are ignored. A published tree must have all that is asked for. What `robustvit corrupt` wrote was meant to have some
-    corruptions and severities only, and gives those of them that are asked for.
+    A published tree must have all that is asked for. What `robustvit corrupt` wrote was meant to have some corruptions and
+    severities only, and gives those of them that are asked for.
+
+    Args:
+        root: of the tree.
+        names: the corruptions.
+        severities: of 1 to 5.
+        inside: what is expected in each folder, for the message.
 
     Raises:
-        LayoutError: something is missing, or has no class folders.
+        LayoutError: something is missing.
     """
     there = corrupted_folders(root)
     if not there:
@@ -64,14 +67,31 @@ def corrupted_images(
     settings = copy_settings(root)
     meant = asked if settings is None else [(n, s) for n in settings["names"] for s in settings["severities"]]
     if missing := [f"{name}/{severity}" for name, severity in meant if (name, severity) not in there]:
-        raise LayoutError(_lacks(root, missing, there, is_copy=settings is not None))
+        raise LayoutError(_lacks(root, missing, there, inside, is_copy=settings is not None))
     kept = [cell for cell in asked if cell in there]
     if not kept:
         raise LayoutError(
             f"{root} has {_told(there)}, and nothing of {', '.join(dict.fromkeys(names))} at severity "
             f"{', '.join(map(str, severities))}; choose what is there with --suite and --severity"
         )
-    found = {cell: folder_images(there[cell], ignore_orientation=True) for cell in kept}
+    return {cell: there[cell] for cell in kept}
+
+
+def corrupted_images(
+    root: Path, names: Sequence[str], severities: Sequence[int] = SEVERITIES
+) -> dict[Cell, ReaderSamples] | None:
+    """(corruption, severity) -> images, from `root/CORRUPTION/SEVERITY/CLASS/IMAGE`; None if `root` is no such tree.
+
+    Copies have the pixels as they were corrupted, and the numbers of published files were made without EXIF tags, so that
+    these are ignored. What a tree must have: see `chosen_folders`.
+
+    Raises:
+        LayoutError: something is missing, or has no class folders.
+    """
+    there = chosen_folders(root, names, severities, "CLASS/IMAGE.JPEG")
+    if there is None:
+        return None
+    found = {cell: folder_images(folder, ignore_orientation=True) for cell, folder in there.items()}
     expected = _copied_images(root)
     for (name, severity), pictures in found.items():
         if len(pictures) < expected:
@@ -91,12 +111,12 @@ def _copied_images(root: Path) -> int:
     return count - sum(len(path.read_bytes().splitlines()) for path in root.glob("skipped-*.txt"))
 
 
-def _lacks(root: Path, missing: Sequence[str], there: Sequence[Cell] | dict[Cell, Path], *, is_copy: bool) -> str:
+def _lacks(root: Path, missing: Sequence[str], there: Sequence[Cell] | dict[Cell, Path], inside: str, *, is_copy: bool) -> str:
     told = f"{root} lacks {', '.join(missing[:8])}{' and more' if len(missing) > 8 else ''}; "
     if is_copy:
         return f"{told}it was not finished: the same robustvit corrupt command continues it"
     return (
-        f"{told}expected {root}/CORRUPTION/SEVERITY/CLASS/IMAGE.JPEG for each. To measure what is there ({_told(there)}), "
+        f"{told}expected {root}/CORRUPTION/SEVERITY/{inside} for each. To measure what is there ({_told(there)}), "
         "name it with --suite and --severity"
     )
 

@@ -80,7 +80,7 @@ def write_cityscapes(
 
 
 def write_cityscapes_c(root: Path, cells: Sequence[tuple[str, int]], *, habit: str = "fan") -> Path:
-    """Copies of the validation images of `write_cityscapes` in `root`, in FAN's or TAP's folders; the pixels are (severity, 0, 0)."""
+    """Copies of the validation images of `write_cityscapes` in FAN's or TAP's folders; their pixels are (severity, 0, 0)."""
     clean = root / "leftImg8bit" / "val"
     for name, severity in cells:
         folder = root / "leftImg8bit" / name / str(severity) / "val" if habit == "fan" else root / name / str(severity)

@@ -100,6 +100,14 @@ def test_colours_are_looked_up(tmp_path: Path) -> None:
         read_label_map(path, LOOKUP)
 
 
+def test_grey_saved_as_rgb_is_read_by_value_where_its_colours_are_unknown(tmp_path: Path) -> None:
+    path = saved(tmp_path / "map.png", Image.fromarray(np.stack([VALUES] * 3, -1)))
+    colours = {(0, 0, 0): 5, (9, 9, 9): 0}
+    assert np.array_equal(read_label_map(path, LabelLookup(LOOKUP.values, colours)), VALUES)
+    grey = saved(tmp_path / "grey.png", Image.new("RGB", (2, 1), (9, 9, 9)))
+    assert read_label_map(grey, LabelLookup(LOOKUP.values, colours)).tolist() == [[0, 0]]
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 def test_values_outside_the_classes_name_file_value_and_range(tmp_path: Path, dtype: type) -> None:
     path = saved(tmp_path / "map.png", Image.fromarray(np.array([[0, 1, 41, 90]], dtype)))

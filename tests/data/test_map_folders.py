@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from refusals import refused
 
 from robustvit.data.label_maps import IGNORED, LabelValueError
 from robustvit.data.map_layouts import LayoutError, open_maps
-from robustvit.data.samples import UnreadablePictureError
+from robustvit.data.samples import SomeSamples, UnreadablePictureError
 from robustvit.data.scenes.dataset import SEMANTIC_NAMES
 from robustvit.data.scenes.maps import SceneMaps
 from robustvit.runtime.fingerprint import Digest
@@ -128,8 +129,8 @@ def test_a_folder_of_images_has_no_targets(tmp_path: Path, plain: Path) -> None:
         with refused(LayoutError, source):
             samples.at(0).target()
     shutil.rmtree(plain / "labels")
-    assert not (samples := open_maps(plain)).has_targets
-    assert samples.classes == SEMANTIC_NAMES
+    samples = open_maps(plain)
+    assert (samples.has_targets, samples.classes) == (False, SEMANTIC_NAMES)
 
 
 def test_missing_and_misnamed_label_maps_are_counted_and_named_at_once(plain: Path) -> None:
@@ -265,6 +266,8 @@ def test_camvid_is_read_with_indices_and_with_colours(tmp_path: Path, colours: b
         ({"names": ["a"], "classes": ["a"]}, "names"),
         ({"ignore": 255}, "names"),
         ({"names": ["a", "b"], "palette": [[0, 0, 0]]}, "palette"),
+        ({"classes": {"road": 7}}, "classes"),
+        ({"names": "abc"}, "names"),
         ([], "1 to 255"),
         (["a", "a"], "'a'"),
         ([{"color": [0, 0, 0]}], "name"),
@@ -272,6 +275,7 @@ def test_camvid_is_read_with_indices_and_with_colours(tmp_path: Path, colours: b
         ([{"name": "a", "color": [0, 0, 256]}], "256"),
         ([{"name": "a", "color": [9, 9, 9]}, {"name": "b", "color": [9, 9, 9]}], "(9, 9, 9)"),
         ([{"name": "a", "id": 1}, "b"], "'b'"),
+        ([{"name": "a", "id": 2**31}], "'a'"),
         ([{"name": "a", "id": 1}, {"name": "b", "id": 1}], "id 1"),
         ({"classes": ["a", "b"], "ignore": [1]}, "1"),
         ({"classes": ["a", "b"], "ignore": "none"}, "none"),
@@ -297,6 +301,14 @@ def test_a_digest_depends_on_files_and_on_what_their_values_stand_for(plain: Pat
     assert changed != before
     (plain / "classes.json").write_text(json.dumps({"classes": NAMES, "ignore": "others"}))
     assert digest() != changed
+
+
+def test_a_part_of_a_set_keeps_what_is_known_about_its_classes(plain: Path) -> None:
+    whole = open_maps(plain)
+    part: Any = SomeSamples(whole, [1])
+    assert [sample.id for sample in part] == ["val1.jpg"]
+    for name in ("classes", "palette", "label_ids", "has_targets"):
+        assert getattr(part, name) == getattr(whole, name)
 
 
 def test_scenes_have_label_maps_at_any_size() -> None:

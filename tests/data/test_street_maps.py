@@ -136,6 +136,7 @@ def test_acdc_is_read_in_both_layouts(tmp_path: Path, archives: bool, kinds: tup
         assert is_street(part, 10 * c + 1)
     images = root / ("rgb_anon_trainvaltest/rgb_anon" if archives else "rgb_anon")
     assert is_street(open_maps(images / "rain/val"), 21)
+    assert is_street(open_maps(images / "rain", split="train"), 20)
     assert [s.id for s in open_maps(images / "rain/val")] == [s.id for s in by_condition["rain"]]
 
 

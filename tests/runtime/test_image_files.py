@@ -19,7 +19,7 @@ from robustvit.analysis.given_images import images_at
 from robustvit.cli import main
 from robustvit.data.layouts import open_samples
 from robustvit.data.samples import DatasetSamples
-from robustvit.runtime.image_files import MOST_BYTES, UnreadablePictureError, read_image
+from robustvit.runtime.image_files import MOST_BYTES, UnreadablePictureError, image_size, read_image
 
 RED_BELOW = np.zeros((48, 64, 3), np.uint8)
 RED_BELOW[24:, :, 0] = 255
@@ -192,3 +192,11 @@ def test_damaged_files_of_every_format_are_read_or_unreadable() -> None:
         except UnreadablePictureError:
             unreadable += 1
     assert 100 < unreadable < 400
+
+
+@pytest.mark.parametrize("orientation", [1, 3, 6, 8])
+@pytest.mark.parametrize("suffix", [".jpg", ".png", ".tif", ".webp"])
+def test_the_size_of_an_image_is_known_before_it_is_decoded(tmp_path: Path, suffix: str, orientation: int) -> None:
+    path = photograph(tmp_path / f"photograph{suffix}", orientation)
+    for ignore in (False, True):
+        assert image_size(path, ignore_orientation=ignore) == read_image(path, ignore_orientation=ignore).size[::-1]

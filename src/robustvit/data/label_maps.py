@@ -54,17 +54,12 @@ class LabelLookup:
         Raises:
             LabelValueError: they are not all known.
         """
-        if values.ndim == 3 and not self.colours and (values == values[..., :1]).all():
-            values = values[..., 0]  # grey that was saved as colours
         if values.ndim == 3:
-            codes = _codes(values)
-            known, ids = self._colour_table
-            index = np.minimum(np.searchsorted(known, codes), len(known) - 1) if len(known) else None
-            mapped = np.full(codes.shape, _UNKNOWN, np.int16) if index is None else ids[index]
-            if index is not None:
-                mapped[known[index] != codes] = IGNORED if self.ignores_others else _UNKNOWN
+            mapped = self._at_colours(values)
+            if (values == values[..., :1]).all() and (not self.colours or mapped.min(initial=0) == _UNKNOWN):
+                return self.applied(values[..., 0], path)  # grey that was saved as colours
         elif values.dtype == np.uint8:
-            mapped = self._byte_table[values]
+            mapped = np.take(self._byte_table, values)
         else:
             mapped = self._at(values)
         if mapped.min(initial=0) == _UNKNOWN:
@@ -87,6 +82,15 @@ class LabelLookup:
     @cached_property
     def _byte_table(self) -> NDArray[np.int16]:
         return self._at(np.arange(256))
+
+    def _at_colours(self, colours: np.ndarray) -> NDArray[np.int16]:
+        known, ids = self._colour_table
+        codes = _codes(colours)
+        others = IGNORED if self.ignores_others else _UNKNOWN
+        if not len(known):
+            return np.full(codes.shape, others, np.int16)
+        index = np.minimum(np.searchsorted(known, codes), len(known) - 1)
+        return np.where(known[index] == codes, ids[index], np.int16(others))
 
     @cached_property
     def _colour_table(self) -> tuple[NDArray[np.int32], NDArray[np.int16]]:

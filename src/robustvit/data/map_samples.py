@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,7 @@ class MapSamples(ABC):
         palette: a colour (red, green, blue) for each class.
         label_ids: train id -> value that an evaluation server wants; None where there is none.
         has_targets: whether the samples have label maps; where not, `target()` raises LayoutError.
+        carried: attributes that a part of the set has too, see `SomeSamples`.
     """
 
     name: str
@@ -44,6 +46,7 @@ class MapSamples(ABC):
     palette: tuple[Colour, ...]
     label_ids: tuple[int, ...] | None
     has_targets: bool
+    carried: ClassVar[tuple[str, ...]] = ("palette", "label_ids", "has_targets")
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -102,6 +105,7 @@ class MapFiles(MapSamples):
         ignore_orientation: bool = False,
     ) -> None:
         self.files, self.name, self.expected, self.ignore_orientation = list(files), name, expected, ignore_orientation
+        self.about = about
         self.classes, self.palette, self.label_ids = about.names, about.palette, about.label_ids
         self.has_targets = all(file.label is not None for file in files)
 

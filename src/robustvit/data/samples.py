@@ -162,7 +162,7 @@ class ArraySamples:
 
 
 class SomeSamples:
-    """Those images of a set whose positions are given; `at` is there if the set has it."""
+    """Those images of a set whose positions are given; `at` is there if the set has it, and what it lists as `carried`."""
 
     at: Callable[[int], Sample]
 
@@ -171,6 +171,8 @@ class SomeSamples:
         self.name, self.classes = pictures.name, pictures.classes
         if (at := getattr(pictures, "at", None)) is not None:
             self.at = lambda i: at(self.positions[i])
+        for name in getattr(pictures, "carried", ()):
+            setattr(self, name, getattr(pictures, name))
 
     def __len__(self) -> int:
         return len(self.positions)

@@ -59,23 +59,27 @@ def acdc_maps(path: Path, split: str, *, ignore_orientation: bool = False) -> Ma
     """The images of all four conditions, or of a folder inside rgb_anon; None where this is not ACDC.
 
     Args:
-        path: what `acdc_conditions` takes, or rgb_anon/CONDITION/SPLIT.
+        path: what `acdc_conditions` takes, or rgb_anon/CONDITION/SPLIT, or rgb_anon/CONDITION.
         split: "train"; val otherwise, since the label maps of test are withheld.
         ignore_orientation: see `read_image`.
 
     Raises:
         LayoutError: see `acdc_conditions`.
     """
-    *above, condition, part = path.absolute().parts
-    if _IMAGES in above[-1:] and condition in CONDITIONS and part in SPLITS:
-        root = Path(*above[:-1])
+    part = "train" if split == "train" else "val"
+    inside = path.absolute()
+    if inside.parent.name == _IMAGES and inside.name in CONDITIONS and (path / part).is_dir():
+        path, inside = path / part, inside / part
+    condition = inside.parent
+    if condition.parent.name == _IMAGES and condition.name in CONDITIONS and inside.name in SPLITS:
+        root = condition.parents[1]
         root = root.parent if root.name == _ARCHIVES[0] else root
-        return _samples(_pairs(root, path, condition, part), path, ignore_orientation)
+        return _samples(_pairs(root, path, condition.name, inside.name), path, ignore_orientation)
     if path.name == _IMAGES and _folder(path.parent, _LABELS, _ARCHIVES[1]):
         path = path.parent
     if _folder(path, _IMAGES, _ARCHIVES[0]) is None:
         return None
-    files = _files(path, "train" if split == "train" else "val")
+    files = _files(path, part)
     return _samples([file for found in files.values() for file in found], path, ignore_orientation)
 
 

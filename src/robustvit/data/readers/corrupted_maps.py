@@ -19,7 +19,7 @@ from robustvit.corruptions.parameters import SEVERITIES
 from robustvit.data.copies.copying import Cell
 from robustvit.data.copies.listed_names import open_list, parsed_line
 from robustvit.data.files_below import files_below
-from robustvit.data.label_classes import NO_CLASSES, LabelClasses
+from robustvit.data.label_classes import LabelClasses
 from robustvit.data.map_samples import MapFile, MapFiles, named
 from robustvit.data.readers.cityscapes import CITYSCAPES_NAMES, IMAGES, LABELS
 from robustvit.data.readers.cityscapes_classes import CITYSCAPES
@@ -115,8 +115,7 @@ def _sources(root: Path, base: Path) -> Iterator[_Source]:
             with suppress(LayoutError):  # the next place may be the one
                 found = folder_maps(place, "val")
                 if found.has_targets:
-                    about = LabelClasses(found.classes, found.palette, found.label_ids, NO_CLASSES.lookup)
-                    yield _Source({Path(file.id).with_suffix("").as_posix(): file for file in found.files}, about)
+                    yield _Source({Path(file.id).with_suffix("").as_posix(): file for file in found.files}, found.about)
 
 
 def _made_from(base: Path) -> list[Path]:

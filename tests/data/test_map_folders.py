@@ -128,9 +128,11 @@ def test_a_folder_of_images_has_no_targets(tmp_path: Path, plain: Path) -> None:
             samples.require_targets()
         with refused(LayoutError, source):
             samples.at(0).target()
-    shutil.rmtree(plain / "labels")
+    (plain / "labels").rename(plain / "lables")
     samples = open_maps(plain)
     assert (samples.has_targets, samples.classes) == (False, SEMANTIC_NAMES)
+    with refused(LayoutError, plain, "val0.jpg", "labels/", "lables"):
+        samples.require_targets()
 
 
 def test_missing_and_misnamed_label_maps_are_counted_and_named_at_once(plain: Path) -> None:
@@ -162,6 +164,9 @@ def test_folders_without_images_are_refused(tmp_path: Path, plain: Path) -> None
         path.rename(path.with_suffix(".raw"))
     with refused(LayoutError, plain / "images/train", "train0.raw"):
         open_maps(plain, split="train")
+    shutil.rmtree(plain / "images")
+    with refused(LayoutError, plain, "labels", "images/"):
+        open_maps(plain)
     with refused(FileNotFoundError, tmp_path / "nowhere"):
         open_maps(tmp_path / "nowhere")
     (tmp_path / "notes.txt").write_text("")

@@ -251,6 +251,18 @@ def test_images_that_corrupt_could_not_read_are_left_out(tmp_path: Path) -> None
     assert [s.id for s in cells["contrast", 1]] == ["val0.jpg", "val2.jpg"]
 
 
+def test_what_is_wrong_with_the_dataset_that_was_copied_is_said(tmp_path: Path) -> None:
+    plain = write_plain(tmp_path / "plain", {"val": 2}, classes=list(SEMANTIC_NAMES))
+    copying = Copying(layout="coco", names=("contrast",), severities=(1,), size=None, file_format="same")
+    corrupt_tree(plain / "images/val", tmp_path / "copies", copying, workers=1)
+    (plain / "labels/val/val1.png").unlink()
+    with refused(LayoutError, plain, "1 of 2", "val1.jpg"):
+        corrupted_maps(tmp_path / "copies", ["contrast"], [1])
+    shutil.rmtree(plain)
+    with refused(LayoutError, tmp_path / "copies", "val0.jpg"):
+        corrupted_maps(tmp_path / "copies", ["contrast"], [1])
+
+
 def test_a_corrupted_tree_is_no_dataset_of_its_own(cityscapes: Path, tmp_path: Path) -> None:
     write_cityscapes_c(cityscapes, CELLS, habit="tap")
     for name in ("fog", "snow"):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -111,11 +110,21 @@ def _sources(root: Path, base: Path) -> Iterator[_Source]:
                 for key in ordered(labels)
             }
             yield _Source(files, CITYSCAPES, ending)
-        elif place in made_from[:1] or has_folders(place):
-            with suppress(LayoutError):  # the next place may be the one
-                found = folder_maps(place, "val")
-                if found.has_targets:
-                    yield _Source({Path(file.id).with_suffix("").as_posix(): file for file in found.files}, found.about)
+        elif (found := _plain_dataset(place, made_from)) is not None:
+            yield _Source({Path(file.id).with_suffix("").as_posix(): file for file in found.files}, found.about)
+
+
+def _plain_dataset(place: Path, made_from: Sequence[Path]) -> MapFiles | None:
+    """The labelled images of a plain dataset; None where there is none."""
+    if place not in made_from[:1] and not has_folders(place):
+        return None
+    try:
+        found = folder_maps(place, "val")
+    except LayoutError:
+        if place in made_from[1:]:  # what is wrong with the dataset that was copied is worth knowing
+            raise
+        return None
+    return found if found.has_targets else None
 
 
 def _made_from(base: Path) -> list[Path]:

@@ -84,11 +84,18 @@ def folder_maps(path: Path, split: str, *, ignore_orientation: bool = False) -> 
 
 def has_folders(path: Path) -> bool:
     """Whether a folder has images and label maps in folders side by side."""
-    return any(place.labels is not None and place.has_labels for _, place in _places(path))
+    try:
+        return any(place.labels is not None and place.has_labels for _, place in _places(path))
+    except LayoutError:
+        return False
 
 
 def _places(path: Path) -> Iterator[tuple[str, _Place]]:
-    """(split, place) of all splits; the split "" for a dataset without any."""
+    """(split, place) of all splits; the split "" for a dataset without any.
+
+    Raises:
+        LayoutError: there are label maps alone.
+    """
     for images, labels in SIDE_BY_SIDE:
         if (path / images).is_dir() and (path / labels).is_dir():
             yield from _splits_of(path / images, path / labels)
@@ -97,6 +104,10 @@ def _places(path: Path) -> Iterator[tuple[str, _Place]]:
         if (path / images).is_dir():
             yield from _splits_of(path / images, path / labels)
             return
+    if alone := [
+        labels for _, labels in SIDE_BY_SIDE if labels != "annotations" and (path / labels).is_dir()
+    ]:  # COCO has these
+        raise LayoutError(f"{path} has label maps in {alone[0]}, and no images beside them; expected {EXPECTED}")
     for split in (*TRAIN, *SPLITS):
         if (place := _place_in(path, split)) is not None:
             yield split, place
@@ -126,7 +137,7 @@ def _chosen(path: Path, places: Mapping[str, _Place], split: str) -> _Place:
     there = [places[name] for name in wanted if name in places]
     if not there:
         raise LayoutError(
-            f"{path} has the splits {', '.join(places)}, and no {wanted[0]}; add it, or give the folder of one of them"
+            f"{path} has the splits {', '.join(places)}, and no {wanted[0]} ({', '.join(wanted[1:-1])}); expected {EXPECTED}"
         )
     return next((place for place in there if place.has_labels), there[0])  # those of a test set may be withheld
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from robustvit.data.files_below import files_below
 from robustvit.data.label_classes import CLASS_FILE, NO_CLASSES, LabelClasses, classes_of_file, classes_of_maps
-from robustvit.data.map_samples import MapFile, MapFiles
+from robustvit.data.map_samples import MapFile, MapFiles, named
 from robustvit.data.readers.class_folders import LayoutError
 from robustvit.data.readers.paired_files import (
     by_key,
@@ -86,7 +86,9 @@ def images_alone(images: Mapping[str, Path], folder: Path, path: Path, *, ignore
     """Images without label maps."""
     files = [MapFile(images[key].as_posix(), folder / images[key]) for key in ordered(images)]
     about = classes_of_file(path / CLASS_FILE) if (path / CLASS_FILE).is_file() else NO_CLASSES
-    return MapFiles(files, str(path), about, expected=EXPECTED, ignore_orientation=ignore_orientation)
+    folders = sorted(entry.name for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    expected = EXPECTED + (f"; there are the folders {named(folders)}" if folders else "")
+    return MapFiles(files, str(path), about, expected=expected, ignore_orientation=ignore_orientation)
 
 
 def classes_of_dataset(path: Path, folder: Path, maps: list[Path]) -> LabelClasses:

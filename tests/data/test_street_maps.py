@@ -13,6 +13,7 @@ import pytest
 from map_trees import save, street_pairs, to_label_ids, write_acdc, write_cityscapes, write_cityscapes_c, write_plain
 from refusals import refused
 
+import robustvit as rv
 from robustvit.data.copies.copying import Copying
 from robustvit.data.copies.corrupted_tree import corrupt_tree
 from robustvit.data.label_maps import LabelValueError, read_label_map, write_label_ids
@@ -221,6 +222,16 @@ def test_what_corrupt_wrote_of_cityscapes_is_read(cityscapes: Path, tmp_path: Pa
     assert list(cells) == [("contrast", 2)]
     assert [s.id for s in cells["contrast", 2]] == VAL
     assert is_street(cells["contrast", 2], 1)
+
+
+def test_a_copy_on_disk_is_what_its_id_gives_in_memory(cityscapes: Path, tmp_path: Path) -> None:
+    copying = Copying(layout="cityscapes", names=("gaussian_noise",), severities=(1,), size=None, file_format="same")
+    corrupt_tree(cityscapes / "leftImg8bit/val", tmp_path / "copies", copying, workers=1)
+    cells = corrupted_maps(tmp_path / "copies", ["gaussian_noise"], [1])
+    assert cells is not None
+    for copy, clean in zip(cells["gaussian_noise", 1], open_maps(cityscapes), strict=True):
+        made = rv.corrupt(np.asarray(clean.open()), "gaussian_noise", severity=1, sample_ids=clean.id)
+        assert np.array_equal(np.asarray(copy.open()), made)
 
 
 @pytest.mark.parametrize("inside", ["images/val", "images", ""])

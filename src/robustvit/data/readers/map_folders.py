@@ -104,9 +104,8 @@ def _places(path: Path) -> Iterator[tuple[str, _Place]]:
         if (path / images).is_dir():
             yield from _splits_of(path / images, path / labels)
             return
-    if alone := [
-        labels for _, labels in SIDE_BY_SIDE if labels != "annotations" and (path / labels).is_dir()
-    ]:  # COCO has these
+    # annotations/ alone may be COCO's, which are no label maps
+    if alone := [labels for _, labels in SIDE_BY_SIDE if labels != "annotations" and (path / labels).is_dir()]:
         raise LayoutError(f"{path} has label maps in {alone[0]}, and no images beside them; expected {EXPECTED}")
     for split in (*TRAIN, *SPLITS):
         if (place := _place_in(path, split)) is not None:

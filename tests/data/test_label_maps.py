@@ -96,8 +96,9 @@ def test_colours_are_looked_up(tmp_path: Path) -> None:
     assert read_label_map(path, LabelLookup({}, colours, ignores_others=True)).tolist() == [[1, IGNORED, 0]]
     with refused(LabelValueError, path, (0, 0, 0), "33.3 %", "2 colours"):
         read_label_map(path, LabelLookup({}, colours))
-    with refused(LabelValueError, path, "classes.json"):
-        read_label_map(path, LOOKUP)
+    for lookup in (LOOKUP, LabelLookup(LOOKUP.values, ignores_others=True)):  # else nothing of the file would count
+        with refused(LabelValueError, path, "classes.json"):
+            read_label_map(path, lookup)
 
 
 def test_grey_saved_as_rgb_is_read_by_value_where_its_colours_are_unknown(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from refusals import refused
 
 from robustvit.data.label_maps import IGNORED, LabelValueError
 from robustvit.data.map_layouts import LayoutError, open_maps
+from robustvit.data.readers.paired_files import by_key, ordered
 from robustvit.data.samples import SomeSamples, UnreadablePictureError
 from robustvit.data.scenes.dataset import SEMANTIC_NAMES
 from robustvit.data.scenes.maps import SceneMaps
@@ -38,6 +39,18 @@ def test_images_and_labels_of_a_split_are_paired_by_name(plain: Path) -> None:
         assert np.abs(np.asarray(sample.open()).astype(int) - image).mean() < 30
         assert np.array_equal(sample.target(), label_map)
         assert sample.target().dtype == np.uint8
+
+
+def test_samples_are_in_natural_order_on_every_file_system(tmp_path: Path) -> None:
+    image, label_map = street_pairs(1)[0]
+    names = ["a1", "a01", "a2", "a10", "b/a1"]
+    for name in names:
+        save(tmp_path / f"images/{name}.png", image)
+        save(tmp_path / f"labels/{name}.png", label_map)
+    expected = ["a01.png", "a1.png", "a2.png", "a10.png", "b/a1.png"]
+    assert [s.id for s in open_maps(tmp_path)] == expected
+    listed = by_key(tmp_path / "images")
+    assert ordered(reversed(listed)) == ordered(listed) == [name.removesuffix(".png") for name in expected]
 
 
 def test_test_means_validation_where_there_is_one(plain: Path) -> None:

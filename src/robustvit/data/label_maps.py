@@ -56,8 +56,10 @@ class LabelLookup:
         """
         if values.ndim == 3:
             mapped = self._at_colours(values)
-            if (values == values[..., :1]).all() and (not self.colours or mapped.min(initial=0) == _UNKNOWN):
+            if mapped.min(initial=0) == _UNKNOWN and (values == values[..., :1]).all():
                 return self.applied(values[..., 0], path)  # grey that was saved as colours
+            if self.ignores_others and self.colours:
+                mapped[mapped == _UNKNOWN] = IGNORED
         elif values.dtype == np.uint8:
             mapped = np.take(self._byte_table, values)
         else:
@@ -86,11 +88,10 @@ class LabelLookup:
     def _at_colours(self, colours: np.ndarray) -> NDArray[np.int16]:
         known, ids = self._colour_table
         codes = _codes(colours)
-        others = IGNORED if self.ignores_others else _UNKNOWN
         if not len(known):
-            return np.full(codes.shape, others, np.int16)
+            return np.full(codes.shape, _UNKNOWN, np.int16)
         index = np.minimum(np.searchsorted(known, codes), len(known) - 1)
-        return np.where(known[index] == codes, ids[index], np.int16(others))
+        return np.where(known[index] == codes, ids[index], np.int16(_UNKNOWN))
 
     @cached_property
     def _colour_table(self) -> tuple[NDArray[np.int32], NDArray[np.int16]]:

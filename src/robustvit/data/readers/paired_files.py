@@ -64,8 +64,8 @@ def by_key(folder: Path, *, labels: bool = False) -> dict[str, Path]:
 
 
 def ordered(keys: Iterable[str]) -> list[str]:
-    """Keys in natural order: a2 before a10."""
-    return sorted(keys, key=natural_key)
+    """Keys in natural order: a2 before a10; the same on every file system."""
+    return sorted(keys, key=lambda key: (natural_key(key), key))  # a01 and a1 have the same natural key
 
 
 def told_files(folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""Prints, as JSON, checksums of what must be the same bytes on every processor: corrupted pictures, films and scenes.
+"""Prints, as JSON, checksums of what must be the same bytes on every processor: corrupted pictures, films, scenes, crops.
 
     python tests/corruptions/checksums.py [--pictures N] [--legacy-rng]
 
@@ -20,6 +20,8 @@ from torch import Tensor
 from robustvit.corruptions.registry import CORRUPTIONS, corrupt
 from robustvit.corruptions.sequences import SEQUENCES, perturbation_sequence
 from robustvit.data.scenes.dataset import scenes_batch
+from robustvit.training.augment.scene_augmentation import SceneAugmentation
+from robustvit.training.config import AugmentConfig
 
 FOLDERS = ("imagenet224", "cifar32", "tiny64", "arbitrary96x160")
 """One for each family."""
@@ -51,6 +53,9 @@ def results(count: int, legacy_rng: bool = False) -> Iterator[tuple[str, Tensor]
         batch = scenes_batch(seed, range(4 * count), size)
         for part in ("images", "labels", "semantic", "owners"):
             yield f"scenes {size} {part}", getattr(batch, part)
+    crop = SceneAugmentation(AugmentConfig(crop="scene", cat_max_ratio=1, photometric=True), (64, 96), mean=(0.5, 0.4, 0.3))
+    base, _ = crop.base(golden.picture("arbitrary96x160")[0].permute(1, 2, 0).numpy(), "")
+    yield "crops of a scene", torch.from_numpy(crop([base] * 64, range(64), [0] * 64).images)
     frame = golden.picture("cifar32")[0]
     for kind in SEQUENCES:
         yield f"film {kind}", perturbation_sequence(frame, kind, benchmark="cifar")

@@ -1,4 +1,4 @@
-"""Corrupted pictures and scenes are the same bytes whatever vector instructions and threads the libraries use."""
+"""Corrupted pictures, scenes and crops of them are the same bytes whatever vector instructions and threads libraries use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The toy task as an installed package."""
+"""The toy tasks as an installed package."""
 
 from __future__ import annotations
 
@@ -12,20 +12,24 @@ import pytest
 from robustvit.metrics import measures
 from robustvit.runtime.plugins import installed
 
+TOYS = ("mean_colour", "light_maps")
+
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The toy task as an installed package; its measures are gone again afterwards."""
+    """The toy tasks as an installed package; their measures are gone again afterwards."""
     folder = tmp_path / "site"
     (folder / "toy-0.1.dist-info").mkdir(parents=True)
     (folder / "toy-0.1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 0.1\n")
-    points = "[robustvit.tasks]\nmean_colour = mean_colour:MeanColour\n"
+    points = "[robustvit.tasks]\nmean_colour = mean_colour:MeanColour\nlight_maps = light_maps:LightMaps\n"
     (folder / "toy-0.1.dist-info" / "entry_points.txt").write_text(points)
-    shutil.copy(Path(__file__).with_name("mean_colour.py"), folder)
+    for name in TOYS:
+        shutil.copy(Path(__file__).with_name(f"{name}.py"), folder)
     monkeypatch.syspath_prepend(str(folder))
     own = {measure.key: measure for measure in measures.measures()}  # whose modules are imported once only
     monkeypatch.setattr(measures, "_TABLE", own)
     installed.cache_clear()
     yield folder
     installed.cache_clear()
-    sys.modules.pop("mean_colour", None)
+    for name in TOYS:
+        sys.modules.pop(name, None)

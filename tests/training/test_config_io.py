@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 from refusals import refused
 
 from robustvit.training.config import TrainConfig
@@ -32,6 +33,23 @@ def test_a_run_from_before_there_were_tasks_can_be_resumed(tmp_path: Path) -> No
     assert load_saved_config(tmp_path / "config.yaml") == config
     assert fingerprint_of(config) == "7650a0477072fc53fb6c52b376eb0725"
     assert fingerprint_of(replace(config, task="another")) != fingerprint_of(config)
+
+
+def test_a_run_from_before_there_were_dense_tasks_can_be_resumed(tmp_path: Path) -> None:
+    """What configurations lacked then has the meaning of its default; anything else that is missing is damage."""
+    config, path = TrainConfig(), tmp_path / "config.yaml"
+    save_config(config, path)
+    raw = yaml.safe_load(path.read_text())
+    for name in ("crop_size", "base_size", "ratio_range", "cat_max_ratio", "photometric"):
+        del raw["augment"][name]
+    for section, name in (("schedule", "updates"), ("optimizer", "head_rate"), ("loop", "freeze_batchnorm")):
+        del raw[section][name]
+    path.write_text(yaml.safe_dump(raw))
+    assert load_saved_config(path) == config
+    del raw["loop"]["sync_batchnorm"]
+    path.write_text(yaml.safe_dump(raw))
+    with refused(ConfigError, "loop.sync_batchnorm"):
+        load_saved_config(path)
 
 
 def test_a_change_wins_over_the_recipe(tmp_path: Path) -> None:

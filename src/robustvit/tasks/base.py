@@ -120,11 +120,14 @@ class Task(Scoring):
             accuracy, mIoU and AP are.
         summary: what the primary measure is called in summaries.
         is_share: see `Scoring`.
+        is_dense: whether a target says something about places in the image, as label maps and boxes do; `place` moves it with
+            the image.
         prediction_table: what `predictions` gives; None where predictions do not fit into a table.
     """
 
     name: ClassVar[str]
     summary: ClassVar[SummaryMeasures]
+    is_dense: ClassVar[bool] = False
     prediction_table: ClassVar[type[PredictionTable] | None] = None
 
     # data
@@ -170,6 +173,11 @@ class Task(Scoring):
         }
         if given := [name for name, value in settings.items() if value]:
             raise ValueError(f"{self.name} takes neither mixed images nor smoothed targets; set {' and '.join(given)} to 0")
+        if self.is_dense and config.augment.rand_augment:
+            raise ValueError(
+                f"augment.rand_augment={config.augment.rand_augment!r} rotates and shears images, and targets of {self.name} "
+                "do not follow; leave it out, or take augment.photometric, which changes colours alone"
+            )
         if config.data.copies:
             raise ValueError(f"data.copies are folders of classes, from which {self.name} learns nothing; leave them out")
 

@@ -27,6 +27,7 @@ from robustvit.runtime.randomness import keyed_seed
 from robustvit.tasks.base import Task
 from robustvit.training.augment.augmentation import Augmentation, Pixels
 from robustvit.training.augment.mixing import is_mixing
+from robustvit.training.augment.scene_augmentation import SceneAugmentation
 from robustvit.training.base_cache import BaseImages
 from robustvit.training.config import AugmentConfig, DataConfig
 from robustvit.training.inputs import Batch
@@ -42,7 +43,14 @@ _MOST_IN_A_ROW = 1000
 class ShardMaker(Dataset[Batch]):
     """Makes the batch of a shard: `maker[shard]`."""
 
-    def __init__(self, task: Task, samples: TrainingSamples, bases: BaseImages, augmentation: Augmentation, seed: int) -> None:
+    def __init__(
+        self,
+        task: Task,
+        samples: TrainingSamples,
+        bases: BaseImages,
+        augmentation: Augmentation | SceneAugmentation,
+        seed: int,
+    ) -> None:
         self.task, self.samples, self.bases, self.augmentation, self.seed = task, samples, bases, augmentation, seed
 
     def __getitem__(self, shard: Shard) -> Batch:
@@ -61,10 +69,11 @@ class ShardMaker(Dataset[Batch]):
             targets.append(item[1])
             ids.append(name)
             seeds.append(keyed_seed(self.seed, name, shard.epoch, *purpose))
-        images, view, placements = self.augmentation(found, seeds)
+        images, view, placements = self.augmentation(found, seeds, targets)
         placed = [self.task.place(*pair) for pair in zip(targets, placements, strict=True)]
         as_tensor = None if view is None else torch.from_numpy(view)
-        return Batch(torch.from_numpy(images), self.task.collate(placed), seeds, ids, as_tensor, unreadable)
+        shown = [placement.shown for placement in placements]
+        return Batch(torch.from_numpy(images), self.task.collate(placed), seeds, ids, as_tensor, unreadable, shown)
 
     def _next_readable(self, position: int, unreadable: list[tuple[str, str]]) -> tuple[int, tuple[Pixels, Any]]:
         """The first readable image after `position`, in the order of the dataset."""
@@ -118,7 +127,12 @@ class TrainingData:
             raise ValueError(f"data.workers={data.workers} is not possible; give a number of processes, or 0 for a thread")
         self.workers = min(data.workers, available_cores())
         self.config, self.augment, self.img_size, self.seed = data, augment, img_size, seed
-        augmentation = Augmentation(augment, img_size, seed=seed, mean=augment.mean or mean, with_view=spatial_view)
+        how: Any = dict(mean=augment.mean or mean, with_view=spatial_view)
+        augmentation = (
+            SceneAugmentation(augment, img_size, **how)
+            if augment.crop == "scene"
+            else Augmentation(augment, img_size, seed=seed, **how)
+        )
         samples.draw_at(img_size)
         self.samples = samples
         bases = BaseImages(task, self.samples, augmentation.base, data.cache)

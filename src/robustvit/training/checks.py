@@ -20,6 +20,11 @@ def check_combination(config: TrainConfig) -> None:
         task_named(config.task).check(config)
     except ValueError as error:
         raise ConfigError(f"task={config.task}: {error}") from error
+    if not task_named(config.task).is_dense:
+        if config.augment.crop == "scene":
+            raise ConfigError(f"augment.crop=scene is for label maps and boxes, and {config.task} has none; give another one")
+        if config.augment.crop_size is not None:
+            raise ConfigError(f"augment.crop_size is for dense tasks; the size of {config.task} is model.img_size")
     if not config.loss.weight and not config.methods:
         raise ConfigError("loss.weight=0 leaves no loss to train with; give it a weight, or a method")
     for name, method in config.methods.items():

@@ -111,12 +111,19 @@ class AugmentConfig:
 
     Attributes:
         crop: "resized" (random area and ratio, scaled to the size), "padded" (scaled to the size, padded by an eighth, random
-            crop: the habit on 32-pixel images) or "none" (scaled to the size).
+            crop: the habit on 32-pixel images), "none" (scaled to the size) or "scene" (scaled by a random factor, its ratio
+            kept, random crop, padded where it is smaller: for label maps and boxes).
         scale, ratio: of the resized crop.
+        crop_size: (H, W) of the images that the network is trained with; None takes its own size.
+        base_size: (longer, shorter side) that a scene fits into at the factor 1; None takes that of each image.
+        ratio_range: of the factor of a scene.
+        cat_max_ratio: a crop of a scene is drawn again, up to ten times, if one class has this share of its counted pixels, or
+            if there is only one; 1 takes any.
         interpolation: "bilinear", "bicubic" or "random" of the two.
         flip: probability of a horizontal flip.
         rand_augment: timm's string, `rand-m9-mstd0.5-inc1`; "" for none.
         color_jitter: strength, used where there is no RandAugment.
+        photometric: change brightness, contrast, saturation and hue as published segmenters do (`photometric.py`).
         deepaugment: one of `KINDS` distorts half of the images, each by a random or broken network; "" for none.
         mixup, cutmix: parameters of the Beta distribution; 0 for off.
         mix_prob, mix_switch_prob: probability of mixing a batch, and of cutmix where both are on.
@@ -124,13 +131,18 @@ class AugmentConfig:
         mean, std: of the normalisation; None takes the network's.
     """
 
-    crop: Literal["resized", "padded", "none"] = "padded"
+    crop: Literal["resized", "padded", "none", "scene"] = "padded"
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    crop_size: tuple[int, int] | None = None
+    base_size: tuple[int, int] | None = None
+    ratio_range: tuple[float, float] = (0.5, 2.0)
+    cat_max_ratio: float = 0.75
     interpolation: Literal["bilinear", "bicubic", "random"] = "random"
     flip: float = 0.5
     rand_augment: str = ""
     color_jitter: float = 0.0
+    photometric: bool = False
     deepaugment: str = ""
     mixup: float = 0.0
     cutmix: float = 0.0
@@ -148,11 +160,20 @@ class AugmentConfig:
         for name in ("mixup", "cutmix", "color_jitter"):
             _require(f"augment.{name}", getattr(self, name) >= 0, getattr(self, name), "0 for off, or more")
         _require("augment.scale", self.scale[1] <= 1, self.scale, "shares of the area, at most 1")
-        for name in ("scale", "ratio"):
+        _require("augment.cat_max_ratio", 0 < self.cat_max_ratio <= 1, self.cat_max_ratio, "a share above 0, at most 1")
+        for name in ("crop_size", "base_size"):
+            sides = getattr(self, name)
+            _require(f"augment.{name}", sides is None or min(sides) >= 1, sides, "null, or two numbers of pixels")
+        for name in ("scale", "ratio", "ratio_range"):
             low, high = getattr(self, name)
             _require(f"augment.{name}", 0 < low <= high, (low, high), "two numbers above 0, the smaller first")
-        for name, known in (("crop", ("resized", "padded", "none")), ("interpolation", ("bilinear", "bicubic", "random"))):
+        crops, filters = ("resized", "padded", "none", "scene"), ("bilinear", "bicubic", "random")
+        for name, known in (("crop", crops), ("interpolation", filters)):
             _require(f"augment.{name}", getattr(self, name) in known, getattr(self, name), f"one of {', '.join(known)}")
+        if self.crop == "scene":
+            unused = {"rand_augment": self.rand_augment, "color_jitter": self.color_jitter}
+            for name, value in unused.items():
+                _require(f"augment.{name}", not value, value, "none of it with crop='scene', which has augment.photometric")
 
 
 @dataclass(frozen=True)
@@ -180,7 +201,10 @@ class OptimizerConfig:
         name: as timm calls it.
         lr: peak learning rate, for `lr_batch` images an update.
         lr_batch: the rate becomes lr * batch / lr_batch; 0 takes `lr` as it is, whatever the batch.
-        weight_decay: not on biases, norms and what the network excepts.
+        weight_decay: but see `no_decay`.
+        no_decay: what has no weight decay: "timm" (biases, norms and what the network excepts) or "layer_norms" (those of the
+            body alone, see `parameter_groups.py`), as published segmenters and detectors are trained.
+        head_rate: factor of the rate of heads: parameters with a `head` in their name.
         layer_decay: factor of the rate from a block to the one before it; None for one rate.
         clip_grad: largest norm of the gradient; None for no clipping.
         options: further arguments of the optimizer (betas, eps, momentum).
@@ -190,6 +214,8 @@ class OptimizerConfig:
     lr: float = 1e-3
     lr_batch: int = 0
     weight_decay: float = 0.05
+    no_decay: Literal["timm", "layer_norms"] = "timm"
+    head_rate: float = 1.0
     layer_decay: float | None = None
     clip_grad: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -201,6 +227,12 @@ class OptimizerConfig:
         _require("optimizer.clip_grad", self.clip_grad is None or self.clip_grad > 0, self.clip_grad, "null or more than 0")
         decay = self.layer_decay
         _require("optimizer.layer_decay", decay is None or 0 < decay <= 1, decay, "null, or more than 0 and at most 1")
+        _require("optimizer.head_rate", self.head_rate > 0, self.head_rate, "more than 0")
+        _require("optimizer.no_decay", self.no_decay in ("timm", "layer_norms"), self.no_decay, "timm or layer_norms")
+        is_alone = decay is None or (self.head_rate == 1 and self.no_decay == "timm")
+        _require(
+            "optimizer.layer_decay", is_alone, decay, "null, or head_rate=1 and no_decay=timm: they group parameters anew"
+        )
 
 
 @dataclass(frozen=True)
@@ -210,17 +242,24 @@ class ScheduleConfig:
     Attributes:
         name: as timm calls it.
         epochs: of the schedule.
+        updates: of the schedule, where it is not counted in epochs; 0 for `epochs`. What `options` counts in epochs
+            (decay_milestones, ...) is in updates, too, then.
         warmup_epochs, warmup_lr: linear from `warmup_lr`; they replace the start of the schedule.
+        warmup_updates, warmup_ratio: another warm-up instead, of this many updates: the rate of the schedule times a factor
+            that grows linearly from the ratio to 1, as for published segmenters and detectors; None for `warmup_epochs`.
         min_lr: at its end.
         cooldown_epochs: further epochs at `min_lr`.
         every: "update" or "epoch": how often the rate changes.
-        options: further arguments of timm's `create_scheduler_v2`.
+        options: further arguments of timm's `create_scheduler_v2`; the power of "poly" is its `decay_rate`.
     """
 
     name: str = "cosine"
     epochs: int = 10
+    updates: int = 0
     warmup_epochs: float = 1.0
     warmup_lr: float = 1e-6
+    warmup_updates: int | None = None
+    warmup_ratio: float = 1e-6
     min_lr: float = 1e-6
     cooldown_epochs: int = 0
     every: Literal["update", "epoch"] = "update"
@@ -228,10 +267,14 @@ class ScheduleConfig:
 
     def __post_init__(self) -> None:
         _require("schedule.epochs", self.epochs >= 1, self.epochs, "1 or more")
-        for name in ("warmup_epochs", "warmup_lr", "min_lr", "cooldown_epochs"):
+        for name in ("updates", "warmup_epochs", "warmup_lr", "min_lr", "cooldown_epochs"):
             _require(f"schedule.{name}", getattr(self, name) >= 0, getattr(self, name), "0 or more")
-        is_short = self.warmup_epochs <= self.epochs
+        warmup = self.warmup_updates
+        _require("schedule.warmup_updates", warmup is None or warmup >= 0, warmup, "null for warmup_epochs, or 0 or more")
+        _require("schedule.warmup_ratio", 0 <= self.warmup_ratio <= 1, self.warmup_ratio, "0 to 1")
+        is_short = self.warmup_epochs <= self.epochs or self.updates > 0 or warmup is not None
         _require("schedule.warmup_epochs", is_short, self.warmup_epochs, f"at most schedule.epochs ({self.epochs})")
+        _require("schedule.every", not (self.updates and self.every == "epoch"), self.every, "update, with schedule.updates")
 
 
 @dataclass(frozen=True)
@@ -247,12 +290,15 @@ class LoopConfig:
         ema_warmup: let the decay grow from 0 in short runs.
         parallel: "ddp" or "fsdp", where torchrun started several processes.
         sync_batchnorm: one set of batch statistics over all processes.
+        freeze_batchnorm: train with the running statistics as they are at the start, for batches too small to have their own.
+            "auto" does, in dense tasks, where a single process works on fewer than 4 images at a time.
         seed: of everything.
         device: "auto", "cpu", "cuda", "mps".
         checkpoint_every: updates between checkpoints; 0 for one at the end of each epoch.
         keep: checkpoints to keep, besides the best.
         log_every: updates between lines of metrics.jsonl.
         validate_every: epochs between validations.
+        validate_updates: updates between validations, in place of epochs; 0 for `validate_every`.
         max_updates: stop after so many, where the schedule would go on; 0 for all.
         tensorboard: write events too (extra `track`).
     """
@@ -267,20 +313,24 @@ class LoopConfig:
     ema_warmup: bool = False
     parallel: Literal["ddp", "fsdp"] = "ddp"
     sync_batchnorm: bool = False
+    freeze_batchnorm: bool | Literal["auto"] = "auto"
     seed: int = 0
     device: str = "auto"
     checkpoint_every: int = 0
     keep: int = 2
     log_every: int = 50
     validate_every: int = 1
+    validate_updates: int = 0
     max_updates: int = 0
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "accumulate", "keep", "log_every", "validate_every"):
             _require(f"loop.{name}", getattr(self, name) >= 1, getattr(self, name), "1 or more")
-        for name in ("checkpoint_every", "max_updates"):
+        for name in ("checkpoint_every", "validate_updates", "max_updates"):
             _require(f"loop.{name}", getattr(self, name) >= 0, getattr(self, name), "0 or more")
+        freeze = self.freeze_batchnorm
+        _require("loop.freeze_batchnorm", freeze in (True, False, "auto"), freeze, "true, false or auto")
         _require("loop.ema_decay", 0 <= self.ema_decay < 1, self.ema_decay, "0 for none, or more and less than 1")
 
 

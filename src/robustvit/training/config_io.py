@@ -136,7 +136,21 @@ FREE = ("data.workers", "data.cache", "loop.keep", "loop.tensorboard", "loop.max
 `max_updates` has a validation there, and a line of the log."""
 
 
-ADDED = {"task": "classification"}
+ADDED = {
+    "task": "classification",
+    "augment.crop_size": None,
+    "augment.base_size": None,
+    "augment.ratio_range": [0.5, 2.0],
+    "augment.cat_max_ratio": 0.75,
+    "augment.photometric": False,
+    "optimizer.no_decay": "timm",
+    "optimizer.head_rate": 1.0,
+    "schedule.updates": 0,
+    "schedule.warmup_updates": None,
+    "schedule.warmup_ratio": 1e-6,
+    "loop.freeze_batchnorm": "auto",
+    "loop.validate_updates": 0,
+}
 """What configurations did not have at first, with what they meant; runs of that time can still be resumed."""
 
 

@@ -33,6 +33,7 @@ class Batch:
         ids: b names of images.
         view: uint8 [b, 3, H, W] with the spatial augmentations alone; None where nobody asked for it.
         unreadable: (id, reason) of images that were to be here, and were replaced by the next ones that can be read.
+        shown: b sizes (h, w) of what shows the image; the rest, to the right and below, is padding. Empty where there is none.
     """
 
     images: Tensor
@@ -41,6 +42,7 @@ class Batch:
     ids: list[str]
     view: Tensor | None = None
     unreadable: list[tuple[str, str]] = field(default_factory=list)
+    shown: Sequence[tuple[int, int]] = ()
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,8 @@ def prepare(
     """Mixes, normalises and erases; with `distort`: normalises, distorts, mixes, erases.
 
     8-bit images are mixed before they are normalised and rounded, as timm does while collating. Distorted ones cannot be
-    8-bit any more; they are mixed as they are. The spatial view is normalised and nothing else.
+    8-bit any more; they are mixed as they are. The spatial view is normalised and nothing else. Padding is set to 0 after
+    normalising, which no 8-bit colour becomes exactly.
 
     Args:
         task: what is learned.
@@ -92,16 +95,27 @@ def prepare(
     """
     targets = map_tensors(batch.targets, lambda tensor: tensor.to(device, non_blocking=True))
     pixels = batch.images.to(device, non_blocking=True)
+    view = None if batch.view is None else normalisation(batch.view.to(device, non_blocking=True))
     distorted = None if distort is None else distort(normalisation(pixels), batch.seeds)
 
     def finished(mix: Mix | None) -> Tensor:
         images = normalisation(apply_mix(pixels, mix)) if distorted is None else apply_mix(distorted, mix)
-        return erase(images, batch.seeds, augment.erasing)
+        return erase(_with_blank_padding(images, batch.shown), batch.seeds, augment.erasing)
 
     images = finished(mix)
     return Inputs(
         images=images,
         targets=task.mix(targets, mix, outputs=outputs, smoothing=smoothing),
-        view=None if batch.view is None else normalisation(batch.view.to(device, non_blocking=True)),
+        view=None if view is None else _with_blank_padding(view, batch.shown),
         unmixed=(images if mix is None else finished(None)) if with_unmixed else None,
     )
+
+
+def _with_blank_padding(images: Tensor, shown: Sequence[tuple[int, int]]) -> Tensor:
+    """Sets the padding of normalised images [B, 3, H, W] to 0, in place."""
+    whole = tuple(images.shape[2:])
+    for i, (height, width) in enumerate(shown):
+        if (height, width) != whole:
+            images[i, :, height:] = 0
+            images[i, :, :, width:] = 0
+    return images

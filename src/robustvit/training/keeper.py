@@ -41,6 +41,11 @@ class Keeper:
         wanted, workers = run.config.data.workers, run.data.workers
         told = f"data.workers={wanted} are more than the cores of this process; it uses {workers}"
         self.notes: list[str] = [told] if wanted > workers else []
+        if run.frozen:
+            self.notes.append(
+                f"{run.frozen} batch norms keep their statistics (loop.freeze_batchnorm={run.config.loop.freeze_batchnorm}); "
+                "for weights that start at random, give a larger loop.batch_size, or loop.freeze_batchnorm=false"
+            )
         self.measure = run.task.primary
         self.score: float | None = None
         self.best: float | None = None

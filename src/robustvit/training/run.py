@@ -27,6 +27,7 @@ from robustvit.training.deepaugment.distortion import Distortion
 from robustvit.training.deepaugment.kinds import distortion_class
 from robustvit.training.distributed import Workers
 from robustvit.training.forward import Forward, TrainedNetwork, loss_terms, needs_of
+from robustvit.training.frozen_statistics import freeze_statistics, is_freezing
 from robustvit.training.inputs import prepare
 from robustvit.training.networks import frozen_network, network_of
 from robustvit.training.not_finite import NotFiniteError, not_finite_weights
@@ -89,9 +90,8 @@ class Run:
 
     def _open_data(self, samples: TrainingSamples) -> TrainingData:
         config, view = self.config, self.needs.spatial_view
-        size = self.protocol.size
         how: Any = dict(seed=self.seed, mean=self.normalisation.mean, spatial_view=view)
-        return TrainingData(self.task, samples, config.data, config.augment, size, **how)
+        return TrainingData(self.task, samples, config.data, config.augment, self.size, **how)
 
     def _build_network(self) -> None:
         """The network, and what it takes."""
@@ -99,6 +99,7 @@ class Run:
         torch.manual_seed(keyed_seed(self.seed, "network") >> 1)
         network = network_of(self.task, config.model, self.outputs, config.augment)
         self.protocol = protocol_of("model", network)
+        self.size = config.augment.crop_size or self.protocol.size  # of training images
         self.normalisation = Normalisation.of(network)
         if loop.sync_batchnorm and self.workers.world > 1:
             network = nn.SyncBatchNorm.convert_sync_batchnorm(network)
@@ -106,13 +107,14 @@ class Run:
             network.set_grad_checkpointing(True)
         layout = torch.channels_last if loop.channels_last else torch.contiguous_format
         self.network: Any = network.to(self.device, memory_format=layout).train()
+        self.frozen = freeze_statistics(network) if is_freezing(loop, self.task, self.workers.world) else 0
 
     def _build_methods(self) -> list[Method]:
         def load(name: str, checkpoint: str, options: Mapping[str, Any]) -> nn.Module:
             return frozen_network(name, checkpoint, **{"num_classes": self.outputs, **options}).to(self.device)
 
         torch.manual_seed(keyed_seed(self.seed, "methods") >> 1)
-        context = MethodContext(self.network, self.outputs, self.protocol.size, self.device, self.seed, load)
+        context = MethodContext(self.network, self.outputs, self.size, self.device, self.seed, load)
         return [method.build(context) for method in self.config.methods.values()]
 
     def _build_distortion(self) -> Distortion | None:
@@ -197,7 +199,7 @@ class Run:
 
     def _step_of(self, batch: Batch) -> Step:
         config = self.config
-        mix = draw_mix(config.augment, self.seed, self.updates_done, *self.protocol.size)
+        mix = draw_mix(config.augment, self.seed, self.updates_done, *self.size)
         made = prepare(
             self.task,
             batch,

@@ -11,6 +11,7 @@ FOLDER/failure.json       where a loss or weights that are no numbers came from,
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -167,7 +168,7 @@ def _loop(
     validation: Validation | None,
     report: Callable[[Progress], None] | None,
 ) -> TrainingResult:
-    batches = run.batches(run.config.schedule.epochs + run.config.schedule.cooldown_epochs)
+    batches = run.batches(math.ceil(run.updates / run.updates_per_epoch))
     started = time.perf_counter()
     with finishing_steps() as interruption, closing(batches):
         stop = keeper.is_validation_due and _after_update(run, keeper, validation, interruption)  # of an interrupted run
@@ -191,7 +192,10 @@ def _after_update(run: Run, keeper: Keeper, validation: Validation | None, inter
     epoch = run.updates_done // run.updates_per_epoch
     every = loop.checkpoint_every or run.updates_per_epoch
     is_save_due = is_end or run.updates_done % every == 0
-    is_validation_due = is_end or keeper.is_validation_due or (is_epoch_end and epoch % loop.validate_every == 0)
+    is_time = is_epoch_end and epoch % loop.validate_every == 0
+    if loop.validate_updates:
+        is_time = run.updates_done % loop.validate_updates == 0
+    is_validation_due = is_end or keeper.is_validation_due or is_time
     if validation is not None and is_validation_due:
         run.check_weights()  # before FOLDER/best may get them
         keeper.validate(validation, lambda: interruption.received is not None)

@@ -8,7 +8,7 @@ in one go: this is the path of 32-pixel images, where every microsecond counts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,13 @@ from PIL import Image
 
 from robustvit.runtime.randomness import keyed_seed
 from robustvit.training.augment.keyed_timm import keyed_copy, reseed
+from robustvit.training.augment.photometric import Photometric
 from robustvit.training.augment.placement import Placement
+from robustvit.training.augment.scene_crop import ScenePlacement
 from robustvit.training.augment.views import RandAugmentPair, jitter_colors
 from robustvit.training.config import AugmentConfig
 
-__all__ = ["Augmentation", "Augmented"]
+__all__ = ["Augmentation", "Augmented", "distorted"]
 
 Pixels = NDArray[np.uint8]
 _PADDING = 8  # the padding is the size over this
@@ -38,7 +40,7 @@ class Augmented(NamedTuple):
 
     images: Pixels
     view: Pixels | None
-    placements: list[Placement]
+    placements: Sequence[Placement | ScenePlacement]
 
 
 class Augmentation:
@@ -83,8 +85,12 @@ class Augmentation:
             image = placement.image(Image.fromarray(image) if isinstance(image, np.ndarray) else image)
         return np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1)), placement  # H W 3 -> 3 H W
 
-    def __call__(self, bases: Sequence[Pixels], seeds: Sequence[int]) -> Augmented:
-        """The training images of b bases, from the seeds of their samples."""
+    def __call__(self, bases: Sequence[Pixels], seeds: Sequence[int], targets: Sequence[Any] = ()) -> Augmented:
+        """The training images of b bases, from the seeds of their samples; targets have no say in it."""
+        made = self._placed(bases, seeds)
+        return made._replace(images=distorted(made.images, seeds)) if self.config.photometric else made
+
+    def _placed(self, bases: Sequence[Pixels], seeds: Sequence[int]) -> Augmented:
         if self.config.crop == "resized":
             placements = [self._resized_crop(base, seed) for base, seed in zip(bases, seeds, strict=True)]
             pairs = zip(bases, placements, strict=True)
@@ -144,6 +150,11 @@ class Augmentation:
             return self.rand_augment(image, seed, with_view=self.with_view)
         strength = self.config.color_jitter
         return jitter_colors(image, seed, strength) if strength else image, image if self.with_view else None
+
+
+def distorted(images: Pixels, seeds: Sequence[int]) -> Pixels:
+    """Photometric distortion of uint8 [b, 3, H, W]; see `Photometric`."""
+    return np.stack([Photometric.draw(seed)(image) for image, seed in zip(images, seeds, strict=True)])
 
 
 def _sixteen_bits(keys: NDArray[np.uint64], shift: int) -> NDArray[np.int64]:

@@ -29,6 +29,11 @@ class Placement(NamedTuple):
     is_flipped: bool = False
     filter: Image.Resampling = Image.Resampling.BILINEAR
 
+    @property
+    def shown(self) -> tuple[int, int]:
+        """(height, width) of the result that is no padding: all of it, margins of the mean colour included."""
+        return self.size
+
     def image(self, image: Image.Image) -> Image.Image:
         """The image in the window, which lies within it."""
         H, W = self.size

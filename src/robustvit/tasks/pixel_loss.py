@@ -7,11 +7,13 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor
 
+from robustvit.data.label_maps import IGNORED
+
 __all__ = ["pixel_cross_entropy"]
 
 
 def pixel_cross_entropy(
-    logits: Tensor, labels: Tensor, divisor: Literal["all", "counted"] = "all", *, ignored: int = 255
+    logits: Tensor, labels: Tensor, divisor: Literal["all", "counted"] = "all", *, ignored: int = IGNORED
 ) -> Tensor:
     """The sum of -log softmax(logits)[label] over the pixels that count, divided by a number of pixels.
 

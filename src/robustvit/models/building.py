@@ -23,7 +23,7 @@ from robustvit.models.timm_networks import add_token_head, add_token_pooling
 from robustvit.models.weights_into import load_weights
 from robustvit.runtime.spelling import nearest
 
-__all__ = ["OURS", "build_by_name"]
+__all__ = ["OURS", "build_by_name", "note_size"]
 
 OURS = [name for module in (fan, fan_swin, rvt) for name in module.default_cfgs]
 """Names of our networks, small to large in each family."""
@@ -91,7 +91,7 @@ def build_by_name(name: str, pretrained: bool = False, **options: Any) -> Any:
         network = timm.create_model(name, pretrained, **parts.given, **options)
         if hasattr(network, "implied_args"):  # what a saved copy must be built with besides the name of its architecture
             network.implied_args = {**implied, **network.implied_args}
-        return _noting_size(network, options.get("img_size"))
+        return note_size(network, options.get("img_size"))
     if name.startswith(LOCAL):
         return _saved_network(name, pretrained, parts, options)
     return _timm_network(name, pretrained, parts, options)
@@ -134,14 +134,14 @@ def _timm_network(
         load_checkpoint(network, checkpoint_path)
     elif pretrained:
         network.fresh_parts = added
-    return _noting_size(network, size)
+    return note_size(network, size)
 
 
 def _pair(size: int | tuple[int, int]) -> tuple[int, int]:
     return (size, size) if isinstance(size, int) else (size[0], size[1])
 
 
-def _noting_size(network: Any, size: int | tuple[int, int] | None) -> Any:
+def note_size(network: Any, size: int | tuple[int, int] | None) -> Any:
     """Lets `pretrained_cfg`, which says what to feed the network, have the size that it was asked for."""
     if size is not None:
         cfg = network.pretrained_cfg

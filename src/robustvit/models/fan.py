@@ -76,7 +76,8 @@ class FAN(TokenLogits, Classifier):
         init_values: initial layer scale.
         head_init_scale: factor on the initial classifier, unless there is a token head.
         last_level: the fourth feature map of hybrids: "pool" (stride 32, 2x2 mean), "same" (stride 16, released segmentation)
-            or "conv" (stride 32, 768 channels, released detection).
+            or "conv" (stride 32, 768 channels, released detection). FAN-ViT has a map per block; with "same", four: of three
+            blocks, and after the class attention.
         feature_block: the block whose output is the third feature map of hybrids; None takes the last one at stride 16.
         output_stride: only 32; asked for by libraries that dilate convolutional networks.
     """
@@ -177,12 +178,17 @@ class FAN(TokenLogits, Classifier):
             raise ValueError(f"last_level={last_level!r} is not known; choose 'pool', 'same' or 'conv'")
         stem, dim = self.patch_embed, self.embed_dim
         stride = stem.patch_size
-        if last_level != "pool" and (isinstance(stem, ConvPatchEmbed) or self.downsample is not None):
+        is_vit = isinstance(stem, ConvPatchEmbed)
+        if last_level != "pool" and ((is_vit and last_level != "same") or self.downsample is not None):
             raise ValueError(f"last_level={last_level!r} is for hybrids whose tokens all have stride 16; this one's do not")
         self.last_level: nn.Module | None = None
         self.level_of_block = {i: i for i in range(len(self.blocks))}
         if isinstance(stem, ConvPatchEmbed):
-            self.feature_info = [dict(num_chs=dim, reduction=stride, module=f"blocks.{i}") for i in self.level_of_block]
+            if last_level == "same":
+                self.last_level, depth = nn.Identity(), len(self.blocks)
+                self.level_of_block = {round(depth * share / 12) - 1: i for i, share in enumerate((5, 8, 12))}
+            modules = [f"blocks.{i}" for i in self.level_of_block] + ["cls_attn_blocks"] * (last_level == "same")
+            self.feature_info = [dict(num_chs=dim, reduction=stride, module=module) for module in modules]
             return
         block = self.downsample_after if feature_block is None else feature_block
         self.level_of_block = {block: 2}
@@ -195,10 +201,10 @@ class FAN(TokenLogits, Classifier):
             self.last_level = nn.AvgPool2d(2, stride=2, ceil_mode=True)
         elif self.downsample is None:
             last_stride = stride
-        modules = ("patch_embed.stages.0", "patch_embed.stages.1", f"blocks.{block}", "cls_attn_blocks")
+        names = ("patch_embed.stages.0", "patch_embed.stages.1", f"blocks.{block}", "cls_attn_blocks")
         widths = (*stem.widths, stem.proj.out_channels, last_dim)
         strides = (stride // 4, stride // 2, stride, last_stride)
-        levels = zip(widths, strides, modules, strict=True)
+        levels = zip(widths, strides, names, strict=True)
         self.feature_info = [dict(num_chs=c, reduction=r, module=m) for c, r, m in levels]
 
     @torch.jit.ignore
@@ -274,7 +280,7 @@ class FAN(TokenLogits, Classifier):
         """The maps that come from tokens, up to level `last`, or with `last=None` all of them and the final features."""
         maps: dict[int, Tensor] = {}
         x, grid = self._embed(z)
-        hybrid = self.last_level is not None
+        hybrid = self.last_level is not None  # or a FAN-ViT with its levels
         for i in range(len(self.blocks)):
             x = self._run_block(i, x, grid)
             if i in self.level_of_block:

@@ -8,14 +8,27 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from robustvit.models.building import build_by_name
+from robustvit.models.dense_names import is_dense
 from robustvit.models.names import OFFICIAL
+from robustvit.models.networks import build_network
 from robustvit.models.official import from_official
+from robustvit.models.published_tensors import PUBLISHED_SEGMENTER
 from robustvit.models.saved_folder import LOCAL, WEIGHT_FILES, network_beside
 from robustvit.models.weights_into import load_weights
 from robustvit.runtime.weights import CheckpointError, read_weights
 
 __all__ = ["network_from_file"]
+
+_CLASSIFIERS = (
+    "head.weight",
+    "head.fc.weight",
+    "fc.weight",
+    "classifier.weight",
+    "decode_head.classifier.weight",
+    "decode_head.linear_pred.weight",
+    PUBLISHED_SEGMENTER,
+)
+"""Where the number of classes of a checkpoint can be read, first found."""
 
 
 def network_from_file(name: str, file: Path, **options: Any) -> Any:
@@ -43,9 +56,9 @@ def network_from_file(name: str, file: Path, **options: Any) -> Any:
     described = network_beside(file)
     if described is not None and described in (name, getattr(OFFICIAL.get(name), "architecture", "")):
         name = f"{LOCAL}{file.parent}"
-    elif name in OFFICIAL:
+    elif name in OFFICIAL or (is_dense(name) and PUBLISHED_SEGMENTER in weights):
         return from_official(name, weights, **options)
-    network = build_by_name(name, **options)
+    network = build_network(name, **options)
     try:
         _check_pooling(network, weights, file)
         if load_weights(network, weights):
@@ -69,5 +82,5 @@ def _check_pooling(network: nn.Module, weights: Mapping[str, Tensor], file: Path
 
 def _stored_classes(weights: Mapping[str, Tensor]) -> int | None:
     """How many classes the classifier in a checkpoint has; None where that cannot be told."""
-    heads = [weights[key] for key in ("head.weight", "head.fc.weight", "fc.weight", "classifier.weight") if key in weights]
-    return int(heads[0].shape[0]) if heads and heads[0].ndim == 2 else None
+    heads = [weights[key] for key in _CLASSIFIERS if key in weights]
+    return int(heads[0].shape[0]) if heads and heads[0].ndim in (2, 4) else None

@@ -10,10 +10,13 @@ import torch
 from torch import Tensor
 
 from robustvit.models.building import build_by_name
+from robustvit.models.dense_names import DenseName, dense_name
 from robustvit.models.names import OFFICIAL, OfficialNetwork
+from robustvit.models.networks import build_network
 from robustvit.models.published_tensors import without_single_branch
 from robustvit.models.weights_into import load_weights, weights_of
 from robustvit.runtime.spelling import nearest
+from robustvit.runtime.weights import CheckpointError
 
 __all__ = ["from_official"]
 
@@ -29,7 +32,9 @@ def from_official(
     """A network with published weights.
 
     Args:
-        published_name: the authors' name, such as `fan_tiny_12_p16_224` or `tap_rvt_base_plus`.
+        published_name: the authors' name, such as `fan_tiny_12_p16_224` or `tap_rvt_base_plus`; of a segmenter with its head,
+            `tap_fan_base_16_p4_hybrid/segformer`. What its file has and nothing reads is left out; `dropped_weights` of the
+            network names it.
         source: checkpoint file, or a state dict, also inside `state_dict`, `state_dict_ema`, `model` or with `module.` before
             its names. Files are read as weights only.
         num_classes: another number than the checkpoint's starts a fresh classifier.
@@ -42,10 +47,14 @@ def from_official(
     Example:
         >>> model = from_official("tap_fan_base_16_p4_hybrid", "tapadl_fan_base.pth.tar").eval()
     """
-    if published_name not in OFFICIAL:
-        same = [name for name, network in OFFICIAL.items() if network.architecture == published_name]
-        hint = f"; the authors call it {' or '.join(same)}" if same else nearest(published_name, OFFICIAL)
-        raise ValueError(f"{published_name!r} is not a published name{hint or '; robustvit.OFFICIAL lists them'}")
+    dense = dense_name(published_name)
+    backbone = published_name if dense is None else dense.backbone
+    if backbone not in OFFICIAL:
+        same = [name for name, network in OFFICIAL.items() if network.architecture == backbone]
+        hint = f"; the authors call it {' or '.join(same)}" if same else nearest(backbone, OFFICIAL)
+        raise ValueError(f"{backbone!r} is not a published name{hint or '; robustvit.OFFICIAL lists them'}")
+    if dense is not None:
+        return _published_segmenter(dense, source, num_classes, use_ema, model_args)
     network = OFFICIAL[published_name]
     given = weights_of(source, use_ema)
     arguments = {**network.model_args, **_inferred_arguments(given, network)}
@@ -54,6 +63,32 @@ def from_official(
     model = build_by_name(published_name, **{**arguments, **model_args})
     load_weights(model, without_single_branch(given))
     return model
+
+
+def _published_segmenter(
+    name: DenseName, source: str | Path | Mapping[str, Any], num_classes: int | None, use_ema: bool, model_args: dict[str, Any]
+) -> Any:
+    """A published segmenter. Its position encoding is not the classifier's, its levels are those of the authors' programs."""
+    given = without_single_branch(weights_of(source, use_ema))
+    arguments: dict[str, Any] = dict(num_classes=_published_classes(given), paired_position=False)
+    if name.head == "setr_pup":
+        arguments["auxiliary_units"] = 2 if "auxiliary_head.0.up_convs.1.0.conv.weight" in given else 1
+    if num_classes is not None:
+        arguments["num_classes"] = num_classes
+    network = build_network(str(name), **{**arguments, **model_args})
+    load_weights(network, given)
+    return network
+
+
+def _published_classes(weights: Mapping[str, Tensor]) -> int:
+    heads = [
+        weights[f"decode_head.{layer}.weight"]
+        for layer in ("linear_pred", "conv_seg")
+        if f"decode_head.{layer}.weight" in weights
+    ]
+    if not heads or heads[0].ndim != 4:
+        raise CheckpointError("these weights have no segmentation head (decode_head); give a published segmenter's")
+    return int(heads[0].shape[0])
 
 
 def _inferred_arguments(weights: Mapping[str, Tensor], network: OfficialNetwork) -> dict[str, Any]:

@@ -13,11 +13,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Weights", "fan_swin_weights", "fan_weights", "rvt_variant", "rvt_weights", "without_single_branch"]
+__all__ = [
+    "PUBLISHED_SEGMENTER",
+    "Weights",
+    "fan_swin_weights",
+    "fan_weights",
+    "rvt_variant",
+    "rvt_weights",
+    "segmentation_head_weights",
+    "without_single_branch",
+]
 
 Weights = dict[str, Tensor]
 """A state dict: name -> tensor."""
 
+PUBLISHED_SEGMENTER = "decode_head.conv_seg.weight"
+"""A tensor that every published segmenter has; SegFormer's do not use it."""
 _TAP = (r"\.dilation_predictor\.proj\.", ".tap.predictor.")
 _CHANNEL = [
     (r"\.mlp\.mlp_v\.", ".channel.mlp."),
@@ -49,6 +60,18 @@ _RVT = [
     (r"\.mlp\.", ".ffn."),
 ]
 
+_SEGMENTATION = [
+    (r"^decode_head\.linear_c1\.proj\.", "decode_head.embeds.0."),
+    (r"^decode_head\.linear_c2\.proj\.", "decode_head.embeds.1."),
+    (r"^decode_head\.linear_c3\.proj\.", "decode_head.embeds.2."),
+    (r"^decode_head\.linear_c4\.proj\.", "decode_head.embeds.3."),
+    (r"^decode_head\.linear_fuse\.", "decode_head.fuse."),
+    (r"^decode_head\.linear_pred\.", "decode_head.classifier."),
+    (r"^auxiliary_head\.", "auxiliary_heads."),
+    (r"\.up_convs\.(\d+)\.0\.", r".units.\1."),
+    (r"\.bn\.", ".norm."),
+]
+
 
 def fan_weights(weights: Mapping[str, Tensor]) -> Weights:
     """Of FAN-ViT and FAN-Hybrid, with TAP and STL's token head where they have them."""
@@ -78,6 +101,17 @@ def rvt_variant(weights: Mapping[str, Tensor]) -> dict[str, Any]:
     """RVT's variants differ in which blocks have a mask and in their FFN; the names of a checkpoint tell both."""
     masks = sum(re.search(r"^(transformers|stages)\.0\..*\.(att_)?mask$", name) is not None for name in weights)
     return {"masked_blocks": masks, "ffn": "conv" if any(".dwconv." in name for name in weights) else "plain"}
+
+
+def segmentation_head_weights(weights: Mapping[str, Tensor]) -> Weights:
+    """Of the SegFormer and SETR heads. SegFormer's have an unused `conv_seg` besides, which keeps its name."""
+    has_classifier = any(name.startswith("decode_head.linear_pred.") for name in weights)
+    rules = _SEGMENTATION if has_classifier else [*_SEGMENTATION, (r"\.conv_seg\.", ".classifier.")]
+    return _renamed({name: _flat(name, value) for name, value in weights.items()}, rules)
+
+
+def _flat(name: str, value: Tensor) -> Tensor:
+    return value.flatten(1) if "linear_c" in name and value.ndim == 4 else value
 
 
 def without_single_branch(weights: Mapping[str, Tensor]) -> Weights:

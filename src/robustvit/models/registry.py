@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ import timm
 from timm.models import split_model_name_tag
 
 from robustvit.layers.token_pooling import TapBlocks, TapKind
-from robustvit.models.building import OURS, build_by_name
+from robustvit.models.building import OURS
+from robustvit.models.dense_names import SEGMENTATION_HEADS
 from robustvit.models.from_file import network_from_file
+from robustvit.models.networks import build_network
 from robustvit.models.sources import understood
 
 __all__ = ["create_model", "list_models"]
@@ -20,7 +23,14 @@ _JAX = (".npz", ".npy")
 
 
 def list_models(pattern: str = "*", *, pretrained: bool = False) -> list[str]:
-    """Names of our networks that match a shell pattern, small to large; with their tags where only `pretrained` are wanted."""
+    """Names of our networks that match a shell pattern, small to large; with their tags where only `pretrained` are wanted.
+
+    A pattern with a slash asks for dense networks: `*/segformer`, `fan_hybrid_*/*`.
+    """
+    backbones, slash, heads = pattern.rpartition("/")
+    if slash:
+        fitting = [head for head in SEGMENTATION_HEADS if fnmatch(head, heads)] if not pretrained else []
+        return [f"{name}/{head}" for name in OURS if fnmatch(name, backbones) for head in fitting]
     names = timm.list_models(pattern, pretrained=pretrained)
     ours = [name for name in names if split_model_name_tag(name)[0] in OURS]
     return sorted(ours, key=lambda name: OURS.index(split_model_name_tag(name)[0]))
@@ -41,14 +51,18 @@ def create_model(
     Args:
         name: one of ours (`fan_hybrid_small`, with a tag `fan_hybrid_base.tapadl_in1k`), a published name
             (`tap_rvt_base_plus`), any timm name (`deit_small_patch16_224`), `hf-hub:ID` or `local-dir:FOLDER`. With weights:
-            NAME=FILE, or FILE, a checkpoint that says which network it is of.
+            NAME=FILE, or FILE, a checkpoint that says which network it is of. Segmenters are BACKBONE/HEAD, with any of these
+            as backbone and `segformer`, `setr_pup` or `setr_naive` as head.
         pretrained: fetch weights.
         tap: number of TAP branches (4 in the paper) or one of its alternatives, see `build_token_pooling`.
         tap_blocks: "all", "shallow" (first 30 %), "deep" (the rest) or block indices.
         token_head: adds STL's classifier for patch tokens, see `forward_tokens`.
         token_fusion: `forward` returns STL's published fusion of class and token logits.
         **kwargs: as for `timm.create_model`: num_classes, in_chans, img_size, drop_path_rate, features_only, ... Networks that
-            take any size, as CNNs do, take `img_size` too; `pretrained_cfg` notes it. `checkpoint_path` is FILE.
+            take any size, as CNNs do, take `img_size` too; `pretrained_cfg` notes it. `checkpoint_path` is FILE. Of
+            segmenters: `embed_dim` (width of the head), `head_drop_rate`, `auxiliary_units` (of setr_pup), `last_level` (of
+            FAN), and `backbone_weights`, a file of a classifier that the backbone starts from; `pretrained` is about the
+            backbone, too.
     """
     asked = dict(tap=tap, tap_blocks=tap_blocks, token_head=token_head, token_fusion=token_fusion)
     defaults = dict(tap=None, tap_blocks="all", token_head=False, token_fusion=False)
@@ -56,6 +70,6 @@ def create_model(
     source = understood(name)
     file = source.file or options.get("checkpoint_path")
     if not file or options.get("features_only") or str(file).endswith(_JAX):
-        return build_by_name(source.name, pretrained, **options | ({"checkpoint_path": str(file)} if file else {}))
+        return build_network(source.name, pretrained, **options | ({"checkpoint_path": str(file)} if file else {}))
     options.pop("checkpoint_path", None)
     return network_from_file(source.name, Path(file), **options)

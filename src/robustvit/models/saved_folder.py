@@ -13,6 +13,7 @@ from timm.models import is_model
 from timm.models._hub import save_config_for_hf
 from torch import Tensor
 
+from robustvit.models.dense_names import is_dense
 from robustvit.models.image_sizes import takes_option
 from robustvit.runtime.files import write_whole
 from robustvit.runtime.spelling import nearest
@@ -54,7 +55,7 @@ def read_saved_config(folder: str | Path) -> dict[str, Any]:
         if not isinstance(config.get(key, kind()), kind):
             raise CheckpointError(f"{path}: {key} is {config[key]!r}; expected a {kind.__name__}")
     name = config.get("architecture")
-    if not isinstance(name, str) or not is_model(name):  # also hf-hub:..., which would be fetched
+    if not isinstance(name, str) or not (is_model(name) or is_dense(name)):  # also hf-hub:..., which would be fetched
         hint = nearest(name, timm.list_models()) if isinstance(name, str) else ""
         raise CheckpointError(f"{path} says architecture={name!r}, which is no network of timm or ours{hint}")
     return config

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from timm.models import is_model, split_model_name_tag
 
+from robustvit.models.dense_names import is_dense
 from robustvit.models.names import OFFICIAL
 from robustvit.models.saved_folder import LOCAL, WEIGHT_FILES, network_beside
 from robustvit.runtime.weights import CheckpointError, stored_architecture
@@ -46,7 +47,7 @@ def understood(model: str) -> Source:
         CheckpointError: a file or a config.json cannot be read.
     """
     architecture = split_model_name_tag(model)[0]
-    if architecture in OFFICIAL or is_model(architecture):
+    if architecture in OFFICIAL or is_model(architecture) or is_dense(model):
         return Source(model)
     if model.startswith(_ADDRESSES):
         if model.startswith(LOCAL):

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from robustvit.models.published_tensors import Weights
 from robustvit.runtime.weights import CheckpointError, read_weights, unwrap_weights
 
-__all__ = ["OwnNetwork", "load_weights", "weights_of"]
+__all__ = ["OwnNetwork", "load_weights", "weight_rules", "weights_of"]
 
 _logger = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ def load_weights(
         CheckpointError: the file cannot be read, or does not fit; nothing of the network has been changed then.
     """
     given = weights_of(source, use_ema)
-    rules = network if isinstance(network, OwnNetwork) else _TimmNetwork(network)
+    rules = weight_rules(network)
     weights, expected = rules.native_weights(given), dict(network.state_dict())
     kept = _drop_other_classifiers(weights, expected, [*rules.classifiers, "token_head"])
     for part in (*fresh, *rules.late_parts):
@@ -118,6 +118,11 @@ def load_weights(
     _check_fit(weights, expected, type(network).__name__, whose, f" (their names imply {variant})" if variant else "")
     network.load_state_dict(weights, strict=False)
     return tuple(part for part in dict.fromkeys(kept) if part not in rules.late_parts)
+
+
+def weight_rules(network: nn.Module) -> OwnNetwork:
+    """How weights become those of a network."""
+    return network if isinstance(network, OwnNetwork) else _TimmNetwork(network)
 
 
 class _TimmNetwork(OwnNetwork):
@@ -143,7 +148,7 @@ def _drop_other_classifiers(weights: Weights, expected: Weights, heads: list[str
     dropped = []
     for head in heads:
         ours, theirs = expected.get(f"{head}.weight"), weights.get(f"{head}.weight")
-        if theirs is not None and theirs.ndim == 2 and (ours is None or ours.shape[0] != theirs.shape[0]):
+        if theirs is not None and theirs.ndim in (2, 4) and (ours is None or ours.shape[0] != theirs.shape[0]):
             for tensors in (weights, expected):
                 for name in [name for name in tensors if name.startswith(f"{head}.")]:
                     del tensors[name]

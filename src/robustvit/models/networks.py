@@ -1,0 +1,68 @@
+"""Networks of every kind by name: classifiers, BACKBONE/HEAD, and folders of either."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from robustvit.models.building import build_by_name, note_size
+from robustvit.models.dense_names import DenseName, dense_name
+from robustvit.models.levels import build_backbone
+from robustvit.models.saved_folder import LOCAL, buildable, read_saved_config, weights_in
+from robustvit.models.segmenter import build_segmenter
+from robustvit.models.weights_into import load_weights
+
+__all__ = ["build_network"]
+
+HEAD_OPTIONS = ("embed_dim", "head_drop_rate", "auxiliary_units")
+"""Arguments that are of the head, not of the backbone."""
+CITYSCAPES_CLASSES = 19
+
+
+def build_network(name: str, pretrained: bool = False, **options: Any) -> Any:
+    """The network of a name; see `create_model` for name and options."""
+    if name.startswith(LOCAL):
+        folder = name.removeprefix(LOCAL)
+        config = read_saved_config(folder)
+        dense = dense_name(config.get("architecture", ""))
+        if dense is not None:
+            return _saved(folder, dense, config, pretrained, options)
+    dense = dense_name(name)
+    return build_by_name(name, pretrained, **options) if dense is None else _dense(dense, pretrained, **options)
+
+
+def _dense(
+    name: DenseName,
+    pretrained: bool,
+    *,
+    num_classes: int = CITYSCAPES_CLASSES,
+    backbone_weights: str | Path | None = None,
+    **options: Any,
+) -> Any:
+    """A dense network; `pretrained` and `backbone_weights` are about the weights of its backbone."""
+    if options.get("features_only"):
+        raise ValueError(f"{name} is a dense network, which has `forward_features`; give {name.backbone} for features_only")
+    if options.pop("token_head", False) or options.pop("token_fusion", False):
+        raise ValueError(f"{name} has no classifier of tokens; leave token_head and token_fusion out")
+    if num_classes < 1:
+        raise ValueError(f"num_classes={num_classes} is not possible for {name}; give at least 1")
+    size = options.pop("img_size", None)
+    of_head = {key: options.pop(key) for key in HEAD_OPTIONS if key in options}
+    backbone = build_backbone(name.backbone, pretrained, img_size=size, **options)
+    network = build_segmenter(name.head, backbone, num_classes, **of_head)
+    network.pretrained_cfg["architecture"] = str(name)
+    if backbone_weights is not None:
+        network.initialise_backbone(backbone_weights)
+    return note_size(network, size)
+
+
+def _saved(folder: str, name: DenseName, config: dict[str, Any], pretrained: bool, options: dict[str, Any]) -> Any:
+    """A dense network of a folder that `robustvit train` wrote."""
+    cfg = config.get("pretrained_cfg", {})
+    given = {"num_classes": config.get("num_classes"), **config.get("model_args", {}), **options}
+    with buildable(folder):
+        network = _dense(name, False, **{key: value for key, value in given.items() if value is not None})
+    network.pretrained_cfg |= {key: cfg[key] for key in ("input_size", "mean", "std") if key in cfg}
+    if pretrained:
+        load_weights(network, weights_in(folder))
+    return network

@@ -1,0 +1,148 @@
+"""How a segmenter sees an image that is larger than what it was trained on: whole, or by windows that slide over it.
+
+fit     resize into a rectangle, ratio kept          (dense predictions are published at 2048x1024)
+window  logits of each window, summed and divided by how often each pixel was seen; the last ones are shifted back to the edge
+flip    mean with the mirrored image
+scales  mean over the image at several sizes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from robustvit.data.normalisation import Normalisation
+
+__all__ = ["Inference", "window_starts"]
+
+Size = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Inference:
+    """How images become logits.
+
+    Attributes:
+        window: (H, W) of the windows; None for the whole image at once.
+        stride: (down, right) from window to window; None for three quarters of the window.
+        fit: (long, short) sides of a rectangle that images are resized into, ratio kept; None leaves them as they are.
+        flip: mean with the mirrored image.
+        scales: factors on the size; the logits are their mean.
+        batch: windows at once.
+    """
+
+    window: Size | None = None
+    stride: Size | None = None
+    fit: Size | None = None
+    flip: bool = False
+    scales: tuple[float, ...] = (1.0,)
+    batch: int = 4
+
+    def __post_init__(self) -> None:
+        for name in ("window", "stride", "fit"):
+            size = getattr(self, name)
+            if size is not None and (len(size) != 2 or min(size) < 1):
+                raise ValueError(f"{name}={size} is not possible; give two numbers of pixels, both at least 1")
+        if self.window is not None and any(step > side for step, side in zip(self.steps, self.window, strict=True)):
+            raise ValueError(f"stride={self.stride} leaves gaps between windows of {self.window}; give at most the window")
+        if not self.scales or min(self.scales) <= 0 or self.batch < 1:
+            raise ValueError(f"scales={self.scales}, batch={self.batch} are not possible; give positive numbers")
+
+    @property
+    def steps(self) -> Size:
+        """(down, right) from window to window."""
+        H, W = self.window or (1, 1)
+        return self.stride or (max(1, H * 3 // 4), max(1, W * 3 // 4))
+
+    def describe(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @torch.inference_mode()
+    def logits(self, network: nn.Module, images: Tensor, normalisation: Normalisation) -> Tensor:
+        """uint8 [B, 3, H, W] -> float32 logits [B, K, H, W], at the size of the images.
+
+        Args:
+            network: a segmenter in evaluation mode.
+            images: of one size.
+            normalisation: of the network's input.
+        """
+        H, W = images.shape[2:]
+        parameter = next(network.parameters(), torch.zeros(()))
+        total: Tensor | None = None
+        for size in self._sizes((H, W)):
+            inputs = normalisation(resized(images, size).to(parameter.device)).to(parameter.dtype)
+            for mirrored in (False, True) if self.flip else (False,):
+                seen = self.stitched(network, inputs.flip(-1) if mirrored else inputs)
+                logits = _interpolated(seen.flip(-1) if mirrored else seen, (H, W))
+                total = logits if total is None else total.add_(logits)
+        assert total is not None
+        count = len(self.scales) * (2 if self.flip else 1)
+        return total if count == 1 else total.div_(count)
+
+    def stitched(self, network: nn.Module, inputs: Tensor) -> Tensor:
+        """Normalised [B, 3, H, W] -> float32 logits [B, K, H, W] of the windows, averaged where they overlap."""
+        B, _, H, W = inputs.shape
+        if self.window is None or (self.window[0] >= H and self.window[1] >= W):
+            return network(inputs).float()
+        height, width = min(self.window[0], H), min(self.window[1], W)
+        starts = [window_starts(*axis) for axis in zip((H, W), self.window, self.steps, strict=True)]
+        places = [(image, y, x) for image in range(B) for y, x in product(*starts)]
+        total: Tensor | None = None
+        for first in range(0, len(places), self.batch):
+            chosen = places[first : first + self.batch]
+            crops = torch.stack([inputs[image, :, y : y + height, x : x + width] for image, y, x in chosen])
+            for (image, y, x), logits in zip(chosen, network(crops).float(), strict=True):
+                if total is None:
+                    total = logits.new_zeros(B, len(logits), H, W)
+                total[image, :, y : y + height, x : x + width] += logits
+        assert total is not None
+        hits = [_hits(side, part, own) for side, part, own in zip((H, W), (height, width), starts, strict=True)]
+        return total.div_((hits[0][:, None] * hits[1][None, :]).to(total.device))
+
+    def _sizes(self, size: Size) -> Iterator[Size]:
+        """What the image is resized to, for each scale."""
+        for scale in self.scales:
+            fitted = size if self.fit is None else _fitted(size, self.fit)
+            yield fitted if scale == 1 else (_rounded(fitted[0] * scale), _rounded(fitted[1] * scale))
+
+
+def window_starts(length: int, window: int, step: int) -> list[int]:
+    """Where windows begin along an axis: every `step` pixels; the last one ends with the image."""
+    count = max(length - window + step - 1, 0) // step + 1
+    return [min(i * step, max(length - window, 0)) for i in range(count)]
+
+
+def resized(images: Tensor, size: Size) -> Tensor:
+    """uint8 [B, 3, H, W] -> uint8 [B, 3, *size]: bilinear, without anti-aliasing, as the published numbers were made."""
+    if tuple(images.shape[2:]) == size:
+        return images
+    return _interpolated(images.float(), size).round_().clamp_(0, 255).to(torch.uint8)
+
+
+def _interpolated(x: Tensor, size: Size) -> Tensor:
+    return x if tuple(x.shape[2:]) == size else F.interpolate(x, size, mode="bilinear", align_corners=False)
+
+
+def _hits(length: int, window: int, starts: Sequence[int]) -> Tensor:
+    """[length]: in how many windows each position lies."""
+    hits = torch.zeros(length)
+    for start in starts:
+        hits[start : start + window] += 1
+    return hits
+
+
+def _fitted(size: Size, fit: Size) -> Size:
+    """`size` in a rectangle of the sides `fit`, ratio kept."""
+    long, short = max(fit), min(fit)
+    factor = min(long / max(size), short / min(size))
+    return _rounded(size[0] * factor), _rounded(size[1] * factor)
+
+
+def _rounded(length: float) -> int:
+    return max(1, int(length + 0.5))

@@ -77,3 +77,14 @@ def test_maps_that_do_not_fit_are_refused() -> None:
         count_pixels(np.zeros((2, 2)), np.zeros((2, 3)), 3)
     with refused(ValueError, "7", "2", "255"):
         count_pixels(np.zeros((2, 2)), np.full((2, 2), 7), 3)
+
+
+@pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
+def test_torchmetrics_gives_the_same_mean(case: dict) -> None:
+    torchmetrics = pytest.importorskip("torchmetrics")
+    import torch
+
+    jaccard = torchmetrics.JaccardIndex("multiclass", num_classes=CLASSES, ignore_index=255)
+    for prediction, label in reference_maps(case):
+        jaccard.update(torch.from_numpy(prediction), torch.from_numpy(label))
+    assert float(mean_iou(*totals(reference_maps(case)))) == pytest.approx(float(jaccard.compute()), abs=1e-6)

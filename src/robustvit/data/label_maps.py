@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from robustvit.data.readers.class_folders import LayoutError
+from robustvit.metrics.iou import IGNORED
 from robustvit.runtime.files import write_whole
 from robustvit.runtime.image_files import UnreadablePictureError, read_values
 
 __all__ = ["IGNORED", "Colour", "LabelLookup", "LabelValueError", "prediction_paths", "read_label_map", "write_label_ids"]
 
-IGNORED = 255
-"""What a label map has where a pixel does not count."""
 Colour = tuple[int, int, int]
 """(red, green, blue), 0 .. 255."""
 _UNKNOWN = -1

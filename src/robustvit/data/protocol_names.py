@@ -11,5 +11,6 @@ PROTOCOLS = {
     "crop": "centre crop only: for files that are already at their final size, as the published ImageNet-C",
     "squash": "the whole image, squeezed to the input size",
     "none": "the image as it is; it must have the size of the input",
+    "native": "the image as it is, whatever its size: for networks that take any",
 }
 """Name -> how an image becomes the input."""

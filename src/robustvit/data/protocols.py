@@ -32,7 +32,7 @@ class Protocol:
 
     Attributes:
         name: of `PROTOCOLS`.
-        size: (H, W) of the result.
+        size: (H, W) of the result; of "native", what the network was made for.
         short_side: resize the shorter side to this first; None for no resizing.
         interpolation: of the resizing.
         ignore_orientation: images were opened without regard to their EXIF tag, see `read_image`.
@@ -51,6 +51,8 @@ class Protocol:
             ValueError: the image is smaller than the crop, or not of the exact size where nothing resizes it.
         """
         H, W = self.size
+        if self.name == "native":
+            H, W = image.height, image.width
         if self.name == "squash":
             image = image.resize((W, H), _FILTERS[self.interpolation])
         elif self.short_side is not None:

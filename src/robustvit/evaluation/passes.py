@@ -224,11 +224,12 @@ class MemoryPass(Pass):
         attacker = self.attacker() if self.attacks else None
         batches = self.decode(self.samples, self.protocol, size, lambda k: k % world == rank and k not in done)
         with Prefetch(self._inputs(batches)) as inputs:
-            for number, samples, images, skipped in inputs:
+            for number, groups, skipped in inputs:  # what lies between two batches is taken inside
                 if attacker is not None:
                     attacker.prepare(step)
-                with fits_memory(len(samples), self.protocol.size):
-                    tallied = self._tallied(samples, images, skipped, inputs, attacker, step)
+                with fits_memory(sum(len(samples) for samples, _ in groups), self.protocol.size):
+                    parts = [self._tallied(own, x, inputs, attacker, step) for own, x in groups] or [self._nothing()]
+                tallied = replace(Tallied.join(parts, self.cells), skipped=skipped)
                 step(len(skipped) * len(self.cells))
                 if stored is not None:
                     stored.save(f"batch-{number:06}", tallied.to_part())
@@ -236,28 +237,29 @@ class MemoryPass(Pass):
         return done
 
     def _inputs(self, batches: Iterator[Decoded]) -> Iterator[Decoded | Tensor]:
-        """Every batch, followed by its images under each of the conditions (unless it has none)."""
+        """Every batch, followed by the images of each of its groups under each of the conditions."""
         for batch in batches:
             yield batch
-            _, samples, images, _ = batch
-            ids = [sample.id for sample in samples]
-            for condition in self.conditions if ids else ():
-                yield self.under(images, ids, condition)
+            for samples, images in batch.groups:
+                ids = [sample.id for sample in samples]
+                for condition in self.conditions:
+                    yield self.under(images, ids, condition)
+
+    def _nothing(self) -> Tallied:
+        """Of a batch without samples; all processes of a sharded network take part in every batch."""
+        blank = torch.zeros(1, 3, *self.protocol.size, dtype=torch.uint8)
+        predict_images(self.task, self.network, blank, self.normalisation)
+        return Tallied([], self.cells, (Tallies(0, {}),) * len(self.cells))
 
     def _tallied(
         self,
         samples: list[Sample],
         clean: Tensor,
-        skipped: list[tuple[str, str]],
         inputs: Iterator[Decoded | Tensor],
         attacker: Attacker | None,
         step: Callable[[int], None],
     ) -> Tallied:
-        """Of one batch; `inputs` has its images under the conditions next."""
-        if not samples:  # all processes of a sharded network take part in every batch
-            blank = torch.zeros(1, 3, *self.protocol.size, dtype=torch.uint8)
-            predict_images(self.task, self.network, blank, self.normalisation)
-            return Tallied([], self.cells, (Tallies(0, {}),) * len(self.cells), skipped)
+        """Of images of one size; `inputs` has them under the conditions next."""
         ids, targets = [sample.id for sample in samples], [self.task.target(sample, self.samples) for sample in samples]
 
         def shown() -> Iterator[Tensor]:
@@ -271,7 +273,7 @@ class MemoryPass(Pass):
             if row >= len(self.conditions):
                 changes[row] = size_of_change(images, clean)
             step(len(ids))
-        return Tallied(ids, self.cells, tuple(rows), skipped, changes)
+        return Tallied(ids, self.cells, tuple(rows), changes=changes)
 
     def scored(self, tallied: Tallied) -> Tallied:
         """With a cell for the worst row of each attack that has several."""

@@ -42,7 +42,7 @@ def protocol_for(network: nn.Module, settings: Settings, own: str, *, published:
         own: name of the suite's protocol.
         published: the files are published ones, whose numbers were made without regard to EXIF tags.
     """
-    protocol = protocol_of(settings.protocol or own, network, settings.size)
+    protocol = protocol_of(settings.protocol or settings.task.protocol or own, network, settings.size)
     return replace(protocol, ignore_orientation=published or settings.ignore_orientation)
 
 

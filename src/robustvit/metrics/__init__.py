@@ -27,6 +27,7 @@ from robustvit.metrics.corruption_error import (
 )
 from robustvit.metrics.flips import flip_probability, flip_rates, mean_flip_probability, mean_flip_rate, sequence_rule
 from robustvit.metrics.intervals import Interval
+from robustvit.metrics.iou import class_ious, count_pixels, mean_class_accuracy, mean_iou
 from robustvit.metrics.mean_accuracy import mean_accuracy
 from robustvit.metrics.retention import retention
 from robustvit.metrics.top5_distance import mean_top5_distance, ranking, sequence_top5_distance, top5_distance
@@ -45,8 +46,10 @@ __all__ = [
     "bootstrap_differences",
     "bootstrap_scores",
     "calibration_error",
+    "class_ious",
     "correctness",
     "corruption_errors",
+    "count_pixels",
     "error",
     "expected_calibration_error",
     "extra_corruption_errors",
@@ -54,9 +57,11 @@ __all__ = [
     "flip_rates",
     "imagenet_subset",
     "mean_accuracy",
+    "mean_class_accuracy",
     "mean_corruption_error",
     "mean_flip_probability",
     "mean_flip_rate",
+    "mean_iou",
     "mean_top5_distance",
     "predicted_classes",
     "ranking",

@@ -14,6 +14,7 @@ import numpy as np
 from robustvit.metrics.measures import Measure, register
 
 __all__ = [
+    "CLASS_IOU",
     "IGNORED",
     "MEAN_CLASS_ACCURACY",
     "MIOU",
@@ -33,6 +34,9 @@ MIOU = register(
         "Of each class, the pixels both predicted and labelled over those predicted or labelled, all images together; then "
         "the mean over the classes that occur.",
     )
+)
+CLASS_IOU = register(
+    Measure("class_iou", "IoU", "Pixels both predicted and labelled as the class, over those predicted or labelled so.")
 )
 PIXEL_ACCURACY = register(Measure("pixel_accuracy", "Pixel accuracy", "Share of the labelled pixels with the right class."))
 MEAN_CLASS_ACCURACY = register(

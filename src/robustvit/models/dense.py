@@ -50,7 +50,7 @@ class DenseNetwork(OwnNetwork, nn.Module):
         super().__init__()
         self.backbone, self.level_indices = backbone.network, backbone.indices
         self.channels, self.strides, self.multiple = backbone.channels, backbone.strides, backbone.multiple
-        self.num_classes = num_classes
+        self.num_classes, self.num_features = num_classes, backbone.channels[-1]
         self.unread = frozenset(f"{_PREFIX}{name}" for name in backbone.unused) | frozenset(self.unread_parts)
         self.implied_args: dict[str, Any] = {}
         self.pretrained_cfg = self.default_cfg = {**backbone.cfg, "num_classes": num_classes}

@@ -58,8 +58,9 @@ def _dense(
 
 def _saved(folder: str, name: DenseName, config: dict[str, Any], pretrained: bool, options: dict[str, Any]) -> Any:
     """A dense network of a folder that `robustvit train` wrote."""
-    cfg = config.get("pretrained_cfg", {})
-    given = {"num_classes": config.get("num_classes"), **config.get("model_args", {}), **options}
+    cfg, parts = config.get("pretrained_cfg", {}), {k: v for k, v in config.get("robustvit", {}).items() if k != "task"}
+    own = {key: value for key, value in config.get("model_args", {}).items() if key != "backbone_weights"}
+    given = {"num_classes": config.get("num_classes"), **own, **parts, **options}
     with buildable(folder):
         network = _dense(name, False, **{key: value for key, value in given.items() if value is not None})
     network.pretrained_cfg |= {key: cfg[key] for key in ("input_size", "mean", "std") if key in cfg}

@@ -32,6 +32,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from robustvit.data.layouts import open_samples
+from robustvit.data.normalisation import Normalisation
 from robustvit.data.samples import Sample, SampleSet
 from robustvit.metrics.measures import Measure, register
 from robustvit.models.registry import create_model
@@ -119,6 +120,7 @@ class Task(Scoring):
         primary: what retention, the best checkpoint, charts and headlines are about: a share of which more is better, as
             accuracy, mIoU and AP are.
         summary: what the primary measure is called in summaries.
+        protocol: of `PROTOCOLS`, where it is not the suite's own, or the network's.
         is_share: see `Scoring`.
         is_dense: whether a target says something about places in the image, as label maps and boxes do; `place` moves it with
             the image.
@@ -128,6 +130,7 @@ class Task(Scoring):
     name: ClassVar[str]
     summary: ClassVar[SummaryMeasures]
     is_dense: ClassVar[bool] = False
+    protocol: ClassVar[str] = ""
     prediction_table: ClassVar[type[PredictionTable] | None] = None
 
     # data
@@ -243,6 +246,12 @@ class Task(Scoring):
     def target(self, sample: Sample, samples: SampleSet) -> Any:
         """What the right prediction for a sample is compared with."""
         return sample.target()
+
+    def predict_images(self, network: nn.Module, images: Tensor, normalisation: Normalisation) -> list[Any]:
+        """One prediction per image, from uint8 [B, 3, H, W] or floating point in 0 .. 1, in the coordinates of the image."""
+        parameter = next(network.parameters(), torch.zeros(()))
+        with torch.inference_mode():
+            return self.predict(network, normalisation(images.to(parameter.device)).to(parameter.dtype))
 
     @abstractmethod
     def predict(self, network: nn.Module, inputs: Tensor) -> list[Any]:

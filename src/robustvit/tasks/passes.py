@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -27,8 +27,18 @@ THREADS = 2
 """That decode."""
 
 
-Decoded = tuple[int, list[Sample], Tensor, list[tuple[str, str]]]
-"""A batch: its number from 0, the B samples that could be read, their images uint8 [B, 3, H, W], (id, reason) of the rest."""
+class Decoded(NamedTuple):
+    """A batch.
+
+    Attributes:
+        number: from 0.
+        groups: samples that could be read with their images uint8 [b, 3, H, W], those of one size together.
+        skipped: (id, reason) of the rest.
+    """
+
+    number: int
+    groups: list[tuple[list[Sample], Tensor]]
+    skipped: list[tuple[str, str]]
 
 
 def decoded_batches(
@@ -79,14 +89,12 @@ def _decode(number: int, batch: list[Sample], protocol: Protocol, pool: ThreadPo
             return str(error)
 
     pairs = list(zip(batch, pool.map(read, batch), strict=True))
-    images = [image for _, image in pairs if isinstance(image, Tensor)]
-    H, W = protocol.size
-    return (
-        number,
-        [sample for sample, image in pairs if isinstance(image, Tensor)],
-        torch.stack(images) if images else torch.empty(0, 3, H, W, dtype=torch.uint8),
-        [(sample.id, reason) for sample, reason in pairs if isinstance(reason, str)],
-    )
+    sizes: dict[torch.Size, list[tuple[Sample, Tensor]]] = {}
+    for sample, image in pairs:
+        if isinstance(image, Tensor):
+            sizes.setdefault(image.shape, []).append((sample, image))
+    groups = [([sample for sample, _ in same], torch.stack([image for _, image in same])) for same in sizes.values()]
+    return Decoded(number, groups, [(sample.id, reason) for sample, reason in pairs if isinstance(reason, str)])
 
 
 def predict_images(task: Task, network: nn.Module, images: Tensor, normalisation: Normalisation) -> list[Any]:
@@ -98,10 +106,7 @@ def predict_images(task: Task, network: nn.Module, images: Tensor, normalisation
         images: uint8 [B, 3, H, W], or floating point in 0 .. 1.
         normalisation: of the network.
     """
-    parameter = next(network.parameters(), torch.zeros(()))
-    with torch.inference_mode():
-        inputs = normalisation(images.to(parameter.device)).to(parameter.dtype)
-        return task.predict(network, inputs)
+    return task.predict_images(network, images, normalisation)
 
 
 def tally_images(

@@ -9,7 +9,13 @@ from robustvit.tasks.base import Task
 
 __all__ = ["TASKS", "task_named"]
 
-TASKS: Registry[type[Task]] = Registry("robustvit.tasks", {"classification": "robustvit.tasks.classification:Classification"})
+TASKS: Registry[type[Task]] = Registry(
+    "robustvit.tasks",
+    {
+        "classification": "robustvit.tasks.classification:Classification",
+        "segmentation": "robustvit.tasks.segmentation:Segmentation",
+    },
+)
 
 
 def task_named(name: str) -> Task:

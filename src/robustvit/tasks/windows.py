@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from robustvit.data.normalisation import Normalisation
+from robustvit.data.resizing import fitted_size, resize_image
 
 __all__ = ["Inference", "window_starts"]
 
@@ -76,7 +77,7 @@ class Inference:
         parameter = next(network.parameters(), torch.zeros(()))
         total: Tensor | None = None
         for size in self._sizes((H, W)):
-            inputs = normalisation(resized(images, size).to(parameter.device)).to(parameter.dtype)
+            inputs = normalisation(_resized(images, size).to(parameter.device)).to(parameter.dtype)
             for mirrored in (False, True) if self.flip else (False,):
                 seen = self.stitched(network, inputs.flip(-1) if mirrored else inputs)
                 logits = _interpolated(seen.flip(-1) if mirrored else seen, (H, W))
@@ -108,7 +109,7 @@ class Inference:
     def _sizes(self, size: Size) -> Iterator[Size]:
         """What the image is resized to, for each scale."""
         for scale in self.scales:
-            fitted = size if self.fit is None else _fitted(size, self.fit)
+            fitted = size if self.fit is None else fitted_size(size, self.fit)
             yield fitted if scale == 1 else (_rounded(fitted[0] * scale), _rounded(fitted[1] * scale))
 
 
@@ -118,11 +119,11 @@ def window_starts(length: int, window: int, step: int) -> list[int]:
     return [min(i * step, max(length - window, 0)) for i in range(count)]
 
 
-def resized(images: Tensor, size: Size) -> Tensor:
-    """uint8 [B, 3, H, W] -> uint8 [B, 3, *size]: bilinear, without anti-aliasing, as the published numbers were made."""
+def _resized(images: Tensor, size: Size) -> Tensor:
+    """uint8 [B, 3, H, W] -> uint8 [B, 3, *size], without anti-aliasing, as the published numbers were made."""
     if tuple(images.shape[2:]) == size:
         return images
-    return _interpolated(images.float(), size).round_().clamp_(0, 255).to(torch.uint8)
+    return torch.stack([torch.from_numpy(resize_image(image.numpy(), size)) for image in images.cpu()])
 
 
 def _interpolated(x: Tensor, size: Size) -> Tensor:
@@ -135,13 +136,6 @@ def _hits(length: int, window: int, starts: Sequence[int]) -> Tensor:
     for start in starts:
         hits[start : start + window] += 1
     return hits
-
-
-def _fitted(size: Size, fit: Size) -> Size:
-    """`size` in a rectangle of the sides `fit`, ratio kept."""
-    long, short = max(fit), min(fit)
-    factor = min(long / max(size), short / min(size))
-    return _rounded(size[0] * factor), _rounded(size[1] * factor)
 
 
 def _rounded(length: float) -> int:

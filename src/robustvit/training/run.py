@@ -98,7 +98,7 @@ class Run:
         config, loop = self.config, self.config.loop
         torch.manual_seed(keyed_seed(self.seed, "network") >> 1)
         network = network_of(self.task, config.model, self.outputs, config.augment)
-        self.protocol = protocol_of("model", network)
+        self.protocol = protocol_of(self.task.protocol or "model", network)
         self.size = config.augment.crop_size or self.protocol.size  # of training images
         self.normalisation = Normalisation.of(network)
         if loop.sync_batchnorm and self.workers.world > 1:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import torch
 from torch import nn
 
 from robustvit.corruptions.conditions import CLEAN
@@ -100,4 +99,4 @@ class Validation:
         yield from batches
         own, most = (len(batch_sizes(samples, size, rank, self.workers.world)) for rank in (self.workers.rank, 0))
         if own < most:
-            yield -1, [], torch.empty(0), []
+            yield Decoded(-1, [], [])

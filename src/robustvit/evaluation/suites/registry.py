@@ -34,6 +34,10 @@ SUITES: Registry[Suite] = Registry(
         "imagenet-p": _HOME + "imagenet_p:IMAGENET_P",
         "cifar10-c": _HOME + "cifar_c:CIFAR10_C",
         "cifar100-c": _HOME + "cifar_c:CIFAR100_C",
+        "cityscapes-c": _HOME + "cityscapes_c:KAMANN",
+        "cityscapes-c-all5": _HOME + "cityscapes_c:ALL5",
+        "cityscapes-c-first3": _HOME + "cityscapes_c:FIRST3",
+        "acdc": _HOME + "acdc:ACDC",
     },
 )
 

@@ -1,0 +1,129 @@
+"""Cityscapes-C: 16 corruptions of driving scenes, from files on disk or made in memory, under three published protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import nn
+
+from robustvit.corruptions.conditions import CLEAN, Condition
+from robustvit.corruptions.parameters import SEVERITIES
+from robustvit.data.layouts import suite_folder
+from robustvit.data.map_layouts import corrupted_maps
+from robustvit.data.samples import SampleSet
+from robustvit.evaluation.passes import Pass
+from robustvit.evaluation.planning import files_pass, memory_pass, protocol_for
+from robustvit.evaluation.settings import Settings
+from robustvit.evaluation.statistics import corruption_statistics
+from robustvit.evaluation.suites.suite import Suite
+from robustvit.evaluation.tallied import Tallied
+from robustvit.metrics.bootstrap import Statistic
+from robustvit.metrics.mean_accuracy import mean_accuracy_of
+from robustvit.metrics.measures import Measure, register
+from robustvit.tasks.base import Task
+
+__all__ = ["GROUPS", "CityscapesC"]
+
+GROUPS = {
+    "blur": ("motion_blur", "defocus_blur", "glass_blur", "gaussian_blur"),
+    "noise": ("gaussian_noise", "impulse_noise", "shot_noise", "speckle_noise"),
+    "digital": ("brightness", "contrast", "saturate", "jpeg_compression"),
+    "weather": ("snow", "spatter", "fog", "frost"),
+}
+"""The 16 corruptions that count, by the groups of the published tables."""
+CORRUPTIONS = tuple(name for names in GROUPS.values() for name in names)
+FIRST_THREE = SEVERITIES[:3]
+
+
+def _measure(key: str, protocol: str, how: str) -> Measure:
+    return register(
+        Measure(
+            key,
+            f"Cityscapes-C mIoU ({protocol})",
+            f"mIoU averaged over severities, then over the 16 corruptions of Cityscapes-C; {how}.",
+            family="corruption",
+            ranks=True,
+            refines="mean_miou",
+            claim="has a mIoU of {} on Cityscapes-C",
+        )
+    )
+
+
+@dataclass(frozen=True)
+class CityscapesC(Suite):
+    """One protocol.
+
+    Attributes:
+        name, summary: see `Suite`.
+        measure: the number it gives.
+        noise: severities of the four noises that count.
+        others: severities of the other corruptions.
+    """
+
+    name: str
+    summary: str
+    measure: Measure
+    noise: tuple[int, ...]
+    others: tuple[int, ...]
+    tasks = ("segmentation",)
+    has_severities = True
+
+    def conditions(self, severities: Sequence[int]) -> tuple[Condition, ...]:
+        """Those of the protocol; with fewer severities asked for, what is left of it."""
+        return tuple(
+            Condition(name, severity)
+            for group, names in GROUPS.items()
+            for name in names
+            for severity in (self.noise if group == "noise" else self.others)
+            if severity in severities
+        )
+
+    def plan(self, network: nn.Module, settings: Settings) -> Pass:
+        asked = self.conditions(settings.severities)
+        if settings.is_path:
+            root = suite_folder(settings.data, "cityscapes-c")
+            found = self._on_disk(root, asked)
+            if found:
+                protocol = protocol_for(network, settings, "native", published=True)
+                return files_pass(network, settings, [self], found, protocol, asked)
+        conditions = dict.fromkeys((CLEAN, *asked), self.name)
+        return memory_pass(network, settings, [self], conditions, protocol_for(network, settings, "native"))
+
+    def _on_disk(self, root: Path, asked: Sequence[Condition]) -> dict[tuple[str, int], SampleSet]:
+        """The files of the conditions; empty where there is no tree of copies."""
+        found: dict[tuple[str, int], SampleSet] = {}
+        for names in GROUPS.values():
+            severities = [s for s in SEVERITIES if Condition(names[0], s) in asked]
+            found |= (corrupted_maps(root, names, severities) or {}) if severities else {}
+        return found
+
+    def statistics(self, task: Task, tallied: Tallied) -> dict[str, Statistic]:
+        found = corruption_statistics(task, tallied)
+        if set(self.conditions(SEVERITIES)) <= set(tallied.cells):
+            found[self.measure.key] = mean_accuracy_of(tallied.cells, CORRUPTIONS)
+        return found
+
+
+KAMANN = CityscapesC(
+    "cityscapes-c",
+    "Cityscapes-C, 16 corruptions: noise at severities 1 to 3, the others at 1 to 5 (protocol kamann, of TAP and ADL)",
+    _measure("cityscapes_c_miou", "kamann", "of the four noises severities 1 to 3, of the others 1 to 5"),
+    FIRST_THREE,
+    SEVERITIES,
+)
+ALL5 = CityscapesC(
+    "cityscapes-c-all5",
+    "Cityscapes-C, 16 corruptions at 5 severities (protocol all5, of STL)",
+    _measure("cityscapes_c_miou_all5", "all5", "severities 1 to 5"),
+    SEVERITIES,
+    SEVERITIES,
+)
+FIRST3 = CityscapesC(
+    "cityscapes-c-first3",
+    "Cityscapes-C, 16 corruptions at severities 1 to 3 (protocol first3, of FAN)",
+    _measure("cityscapes_c_miou_first3", "first3", "severities 1 to 3"),
+    FIRST_THREE,
+    FIRST_THREE,
+)

@@ -1,0 +1,181 @@
+"""Segmentation: a target is the class of every pixel, a prediction is a label map of the size of the image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from robustvit.corruptions.conditions import Condition
+from robustvit.data.map_layouts import open_maps
+from robustvit.data.normalisation import Normalisation
+from robustvit.data.readers.class_folders import LayoutError
+from robustvit.data.samples import SampleSet
+from robustvit.metrics.iou import (
+    CLASS_IOU,
+    IGNORED,
+    MEAN_CLASS_ACCURACY,
+    MIOU,
+    PIXEL_ACCURACY,
+    class_ious,
+    count_pixels,
+    mean_class_accuracy,
+    mean_iou,
+)
+from robustvit.models.segmenter import AUXILIARY_WEIGHT
+from robustvit.tasks.base import Answer, SummaryMeasures, Task
+from robustvit.tasks.class_matching import ClassMismatchError
+from robustvit.tasks.overlays import overlay
+from robustvit.tasks.per_class import ClassResult, class_result
+from robustvit.tasks.pixel_loss import pixel_cross_entropy
+from robustvit.tasks.tallies import Tallies, Tally
+from robustvit.tasks.windows import Inference
+
+__all__ = ["Segmentation"]
+
+RIGHT, PREDICTED, LABELLED = "right", "predicted", "labelled"
+
+
+@dataclass(frozen=True)
+class Segmentation(Task):
+    """A class per pixel.
+
+    Attributes:
+        classes: their names; empty before `bind`.
+        palette: their colours.
+        inference: how images become logits.
+        divisor: of the loss, see `pixel_cross_entropy`.
+    """
+
+    name = "segmentation"
+    primary = MIOU
+    summary = SummaryMeasures.of(MIOU)
+    protocol = "native"
+    is_dense = True
+    classes: tuple[str, ...] = ()
+    palette: tuple[tuple[int, int, int], ...] = ()
+    inference: Inference = field(default_factory=Inference)
+    divisor: Literal["all", "counted"] = "all"
+
+    # data
+
+    def open(self, data: str | Path, **options: Any) -> SampleSet:
+        return open_maps(data, **options)
+
+    def outputs(self, samples: Any) -> int:
+        """One per class.
+
+        Raises:
+            LayoutError: there are no label maps to learn from.
+        """
+        samples.require_targets()
+        return len(samples.classes)
+
+    def with_classes(self, samples: SampleSet, classes: Sequence[str]) -> SampleSet:
+        if classes and len(samples.classes) != len(classes):
+            raise ValueError(f"{samples.name} has {len(samples.classes)} classes; the training set has {len(classes)}")
+        return super().with_classes(samples, classes)
+
+    # training
+
+    def place(self, target: np.ndarray, placement: Any) -> np.ndarray:
+        """uint8 [h, w]; 255 beyond the image."""
+        return placement.map(target, IGNORED)
+
+    def collate(self, targets: Sequence[np.ndarray]) -> Tensor:
+        """uint8 [B, h, w]."""
+        return torch.from_numpy(np.stack(targets))
+
+    def forward(self, network: Any, images: Tensor, targets: Any) -> list[Tensor]:
+        """Logits [B, K, H, W] of the head, and of each auxiliary head."""
+        return network.forward_all(images)
+
+    def loss(self, answer: Sequence[Tensor], targets: Tensor) -> dict[str, Tensor]:
+        """The cross-entropy over pixels, and 0.4 of that of each auxiliary head."""
+        main, *others = (pixel_cross_entropy(logits, targets, divisor=self.divisor) for logits in answer)
+        return {"ce": main, **({"auxiliary": AUXILIARY_WEIGHT * torch.stack(others).sum()} if others else {})}
+
+    # evaluation
+
+    def bind_in_order(self, outputs: int) -> Segmentation:
+        return self if self.classes else replace(self, classes=tuple(f"class {i}" for i in range(outputs)))
+
+    def bind(self, network: Any, samples: Any, size: tuple[int, int], **options: Any) -> Segmentation:
+        super().bind(network, samples, size, **options)
+        if not samples.has_targets:
+            raise LayoutError(f"{samples.name} has no label maps, so there is nothing to measure by; `predict` needs none")
+        outputs = getattr(network, "num_classes", len(samples.classes))
+        if outputs != len(samples.classes):
+            raise ClassMismatchError(
+                f"{type(network).__name__} has {outputs} classes and {samples.name} has {len(samples.classes)}; is this the "
+                "network for these images?"
+            )
+        return replace(self, classes=tuple(samples.classes), palette=tuple(samples.palette))
+
+    def predict(self, network: nn.Module, inputs: Tensor) -> list[np.ndarray]:
+        """Label maps uint8 [H, W]."""
+        return _maps(self.inference.stitched(network, inputs))
+
+    def predict_images(self, network: nn.Module, images: Tensor, normalisation: Normalisation) -> list[np.ndarray]:
+        """Label maps uint8 [H, W], from uint8 [B, 3, H, W]."""
+        return _maps(self.inference.logits(network, images, normalisation))
+
+    def tally(self, prediction: np.ndarray, target: np.ndarray) -> Tally:
+        """Pixels of each class that are right, predicted and labelled."""
+        return dict(zip((RIGHT, PREDICTED, LABELLED), count_pixels(prediction, target, len(self.classes)), strict=True))
+
+    def score(self, tallies: Tallies, counts: np.ndarray) -> dict[str, np.ndarray]:
+        right, predicted, labelled = (counts @ tallies[name] for name in (RIGHT, PREDICTED, LABELLED))  # R K
+        with np.errstate(divide="ignore", invalid="ignore"):
+            accuracy = right.sum(-1) / labelled.sum(-1)
+        return {
+            MIOU.key: mean_iou(right, predicted, labelled),
+            PIXEL_ACCURACY.key: accuracy,
+            MEAN_CLASS_ACCURACY.key: mean_class_accuracy(right, labelled),
+        }
+
+    def has_same_targets(self, first: Tallies, second: Tallies) -> bool:
+        return bool((first[LABELLED] == second[LABELLED]).all())
+
+    def per_class(self, conditions: Sequence[Condition], rows: Sequence[Tallies]) -> tuple[ClassResult, ...]:
+        """IoU of every class."""
+        counts = [[row[name].sum(0) for name in (RIGHT, PREDICTED, LABELLED)] for row in rows]
+        ious = np.stack([class_ious(*parts) for parts in counts])  # conditions K
+        images = (rows[0][LABELLED] > 0).sum(0)
+        return tuple(
+            class_result(name, int(images[k]), conditions, {CLASS_IOU.key: ious[:, k].tolist()})
+            for k, name in enumerate(self.classes)
+        )
+
+    # report
+
+    def answer(self, prediction: np.ndarray, target: np.ndarray) -> Answer:
+        """mIoU of the image."""
+        counts = count_pixels(prediction, target, len(self.classes))
+        value = float(mean_iou(*counts))
+        return Answer(f"mIoU {MIOU.text(value)}")
+
+    def target_text(self, target: np.ndarray) -> str:
+        """The classes in the image, largest first."""
+        labels, areas = np.unique(target[target != IGNORED], return_counts=True)
+        return ", ".join(self.classes[k] for k in labels[areas.argsort()[::-1]][:3])
+
+    def draw(self, image: Image.Image, prediction: np.ndarray, target: np.ndarray) -> Image.Image:
+        return overlay(image, prediction, self.palette)
+
+    def facts(self) -> tuple[Any, ...]:
+        return (self.name, self.inference, self.classes)
+
+    def describe(self, samples: SampleSet) -> dict[str, Any]:
+        return {"classes": len(samples.classes), "inference": self.inference.describe()}
+
+
+def _maps(logits: Tensor) -> list[np.ndarray]:
+    """[B, K, H, W] -> B label maps."""
+    return list(logits.argmax(1).to(torch.uint8).cpu().numpy())

@@ -12,25 +12,31 @@ from robustvit.cli import main
 from robustvit.demo import contest
 from robustvit.demo.findings import findings_chapter
 from robustvit.evaluation.results import Value
+from robustvit.training.config import TrainConfig
 from robustvit.training.train import train
+
+
+def shortened(config: TrainConfig) -> TrainConfig:
+    small = {
+        "fan_vit_nano": dict(embed_dims=[32], depths=[1], num_heads=[2]),
+        "vit_nano": dict(embed_dim=32, depth=1, num_heads=2),
+        "fan_hybrid_nano/segformer": dict(embed_dims=[32], depths=[1], num_heads=[2], stem_widths=[8, 16]),
+        "vit_nano/segformer": dict(),
+    }
+    return replace(
+        config,
+        model=replace(config.model, options=small[config.model.name]),
+        data=replace(config.data, train="scenes-easy:32", val="scenes-easy:8"),
+        schedule=replace(config.schedule, epochs=1, warmup_epochs=0.0),
+        loop=replace(config.loop, batch_size=16),
+    )
 
 
 @pytest.fixture
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    def shortened(name: str) -> object:
-        config = contest.CONTESTANTS[name]
-        fan = name.startswith("fan")
-        options = dict(embed_dims=[32], depths=[1], num_heads=[2]) if fan else dict(embed_dim=32, depth=1, num_heads=2)
-        return replace(
-            config,
-            model=replace(config.model, options=options),
-            data=replace(config.data, train="scenes-easy:32", val="scenes-easy:8"),
-            schedule=replace(config.schedule, epochs=1, warmup_epochs=0.0),
-            loop=replace(config.loop, batch_size=16),
-        )
-
-    monkeypatch.setattr(contest, "CONTESTANTS", {name: shortened(name) for name in contest.CONTESTANTS})
-    monkeypatch.setattr(contest, "IMAGES", 4)
+    for task, whole in contest.CONTESTS.items():
+        networks = {name: shortened(config) for name, config in whole.contestants.items()}
+        monkeypatch.setitem(contest.CONTESTS, task, replace(whole, contestants=networks, images=4))
 
 
 @pytest.mark.usefixtures("_short")
@@ -67,7 +73,7 @@ def test_an_interrupted_demo_stops_and_the_same_command_goes_on(
 
 @pytest.mark.usefixtures("_short")
 def test_findings_say_what_the_numbers_say_whichever_way(tmp_path: Path) -> None:
-    results = contest.demonstrate(tmp_path / "demo")
+    results, measured = contest.demonstrate(tmp_path / "demo"), contest.CONTESTS["classification"]
     verdicts = {
         Value(0.1, 0.05, 0.15): "for the robust network",
         Value(-0.1, -0.15, -0.05): "the plain network is ahead",
@@ -76,7 +82,7 @@ def test_findings_say_what_the_numbers_say_whichever_way(tmp_path: Path) -> None
     for gap, verdict in verdicts.items():
         robust_minus_plain = results.between("fan_vit_nano", "vit_nano")
         differences = tuple(replace(d, summary=dict.fromkeys(d.summary, gap)) for d in robust_minus_plain)
-        told = findings_chapter(replace(results, differences=differences)).paragraphs
+        told = findings_chapter(replace(results, differences=differences), measured.compared, measured.kinds).paragraphs
         assert all(verdict in told[i] for i in (1, 2, 3))
 
 
@@ -84,3 +90,11 @@ def test_demo_refuses_a_file_as_folder(tmp_path: Path, capsys: pytest.CaptureFix
     (tmp_path / "taken").write_text("")
     assert main(["demo", "--output", str(tmp_path / "taken")]) == 2
     assert "is a file; give a folder" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("_short")
+def test_the_demo_of_segmentation_compares_two_segmenters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--task", "segmentation", "--output", str(tmp_path / "demo")]) == 0
+    told = capsys.readouterr().out
+    assert all(word in told for word in ("clean mIoU", "retention", "vit_nano", "fan_hybrid_nano"))
+    assert "Results in words" in (tmp_path / "demo" / "report.html").read_text()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -17,7 +18,8 @@ __all__ = ["demo"]
 
 def demo(
     *,
-    output: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("runs/demo"),
+    task: Literal["classification", "segmentation"] = "classification",
+    output: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
     """Train a plain ViT and a same-size FAN with TAP and ADL on generated images, and measure what survives corruption.
@@ -25,30 +27,33 @@ def demo(
     Takes about five minutes on two cores. After an interruption, the same command continues.
 
     Args:
-        output: folder for report.html, results.json, results.csv and the two training runs.
+        task: what the networks learn.
+        output: folder for report.html, results.json, results.csv and the two training runs; by default runs/demo, or
+            runs/demo-segmentation.
         as_json: print JSON.
     """
+    if output is None:
+        output = Path("runs/demo" if task == "classification" else f"runs/demo-{task}")
     if output.exists() and not output.is_dir():
         raise NotADirectoryError(f"--output {output} is a file; give a folder")
     with working("Loading"):
-        from robustvit.demo.contest import demonstrate
+        from robustvit.demo.contest import CONTESTS, demonstrate
         from robustvit.training.train import Progress
     with going_on(f"finished work is kept in {output}; run the same command again to continue"), progress_bar() as report:
 
         def training(name: str, progress: Progress) -> None:
             report(f"training {name}", progress.update, progress.updates)
 
-        results = demonstrate(output, training=training, measuring=report)
+        results = demonstrate(output, task, training=training, measuring=report)
     if as_json:
         print_json(results.to_json())
         return
-    _print(results, output)
+    _print(results, output, tuple(CONTESTS[task].compared))
 
 
-def _print(results: Results, output: Path) -> None:
+def _print(results: Results, output: Path, compared: Sequence[str]) -> None:
     from rich.table import Table
 
-    from robustvit.demo.findings import COMPARED
     from robustvit.metrics.measures import measure_of
     from robustvit.report.numbers import change, change_interval, verdict
 
@@ -58,7 +63,7 @@ def _print(results: Results, output: Path) -> None:
         table.add_column(model.name, justify="right")
     difference = results.between(results.models[1].name, results.models[0].name)[0].summary
     table.add_column("difference (95 % interval)", justify="right")
-    for name in (name for name in COMPARED if name in difference):
+    for name in (name for name in compared if name in difference):
         gap, measure = difference[name], measure_of(name)
         reach, remark = change_interval(name, gap), verdict(gap)
         told = "; ".join(text for text in (reach, remark) if text)

@@ -1,9 +1,9 @@
-"""Trains the two networks of the demonstration with the same images, updates and settings, and measures both."""
+"""Trains the two networks of a demonstration with the same images, updates and settings, and measures both."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from robustvit.training.config import (
 )
 from robustvit.training.train import Progress, train
 
-__all__ = ["CONTESTANTS", "SHARED", "demonstrate"]
+__all__ = ["CONTESTS", "SHARED", "Contest", "demonstrate"]
 
 SHARED = TrainConfig(
     data=DataConfig(train="scenes-easy:9600", val="scenes-easy:500"),
@@ -39,21 +39,77 @@ SHARED = TrainConfig(
     loop=LoopConfig(batch_size=32, ema_decay=0.99, ema_warmup=True, validate_every=2, device="cpu"),
 )
 """What all trainings have in common."""
-CONTESTANTS: Mapping[str, TrainConfig] = {
-    "vit_nano": replace(SHARED, model=ModelConfig(name="vit_nano")),
-    "fan_vit_nano": replace(SHARED, model=ModelConfig(name="fan_vit_nano", tap=4), methods={"adl": AdlConfig()}),
+SEGMENTING = replace(
+    SHARED,
+    task="segmentation",
+    data=DataConfig(train="scenes-easy:6400", val="scenes-easy:100"),
+    optimizer=OptimizerConfig(lr=2e-3, clip_grad=1.0),
+    schedule=ScheduleConfig(epochs=1, warmup_epochs=0.1, min_lr=1e-5),
+    loop=LoopConfig(batch_size=16, ema_decay=0.99, ema_warmup=True, device="cpu"),
+)
+"""What the trainings of segmenters have in common."""
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Two networks of one task, the plain one first.
+
+    Attributes:
+        contestants: name -> its training.
+        images: scenes that both are measured on; the networks have never seen them.
+        compared: key of a measure -> how a sentence about it begins; also the rows of the table in the terminal.
+        kinds: what the robust network is, and the plain one.
+        shows_attention: whether the page has a chapter on what the networks look at.
+    """
+
+    contestants: Mapping[str, TrainConfig]
+    images: int
+    compared: Mapping[str, str]
+    kinds: tuple[str, str]
+    shows_attention: bool = False
+
+
+CONTESTS: dict[str, Contest] = {
+    "classification": Contest(
+        contestants={
+            "vit_nano": replace(SHARED, model=ModelConfig(name="vit_nano")),
+            "fan_vit_nano": replace(SHARED, model=ModelConfig(name="fan_vit_nano", tap=4), methods={"adl": AdlConfig()}),
+        },
+        images=250,
+        compared={
+            "clean_accuracy": "On clean images",
+            "mean_accuracy_15": "Over 15 corruptions at 5 severities",
+            "retention": "Of their own clean accuracy",
+        },
+        kinds=("fully attentional, with TAP and trained with ADL", "a plain vision transformer"),
+        shows_attention=True,
+    ),
+    "segmentation": Contest(
+        contestants={
+            "vit_nano": replace(SEGMENTING, model=ModelConfig(name="vit_nano/segformer", img_size=64)),
+            "fan_hybrid_nano": replace(
+                SEGMENTING,
+                model=ModelConfig(name="fan_hybrid_nano/segformer", img_size=64, tap=4),
+                methods={"adl": AdlConfig()},
+            ),
+        },
+        images=60,
+        compared={
+            "clean_miou": "On clean images",
+            "mean_miou_15": "Over 15 corruptions at 5 severities",
+            "retention": "Of their own clean mIoU",
+        },
+        kinds=("a fully attentional hybrid, with TAP and trained with ADL", "a plain vision transformer"),
+    ),
 }
-"""Name -> its training: the plain network, and the same-size FAN with TAP and ADL."""
-IMAGES = 250
-"""Scenes that both are measured on; the networks have never seen them."""
+"""Task -> its contest."""
 
 
 @locking_output
 def demonstrate(
     output: Path,
+    task: str = "classification",
     *,
-    pictures: int | None = None,
-    contestants: Mapping[str, TrainConfig] | None = None,
     training: Callable[[str, Progress], None] | None = None,
     measuring: Callable[[str, int, int], None] | None = None,
 ) -> Results:
@@ -61,29 +117,32 @@ def demonstrate(
 
     Args:
         output: folder for one run per network, results.json, results.csv and report.html.
-        images: to measure on; None for `IMAGES`.
-        contestants: name -> training, the plain network first; None for `CONTESTANTS`.
+        task: of `CONTESTS`.
         training: callback (name, progress), called after every update.
         measuring: callback (description, done, total).
 
     Raises:
         KeyboardInterrupt: it was interrupted; another call continues from there.
     """
+    contest = CONTESTS[task]
     networks: dict[str, Any] = {}
-    for name, config in (contestants or CONTESTANTS).items():
+    for name, config in contest.contestants.items():
         train(config, output / name, resume=True, report=_callback(name, training)).check_finished()
         check_interrupted()  # during the last update
         networks[name] = create_model(f"local-dir:{output / name / 'weights'}", pretrained=True).eval()
     results = evaluate(
         networks,
-        f"scenes-easy:{pictures or IMAGES}",
+        f"scenes-easy:{contest.images}",
         ["clean", "common15"],
         output=output,
         resume=True,
         batch_size=100,
         report=measuring,
     )
-    write_page(results, output / "report.html", chapters=[findings_chapter(results), attention_chapter(networks)])
+    chapters = [findings_chapter(results, contest.compared, contest.kinds)]
+    if contest.shows_attention:
+        chapters.append(attention_chapter(networks))
+    write_page(results, output / "report.html", chapters=chapters)
     return results
 
 

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from robustvit.evaluation.results import ModelResults, Results, Value
 from robustvit.metrics.bootstrap import SAME
 from robustvit.report.numbers import percent
 from robustvit.report.page import Chapter
 
-__all__ = ["COMPARED", "findings_chapter"]
+__all__ = ["findings_chapter"]
 
 CAUTION = (
-    "What minutes of training can show: that both networks learn, that corruptions cost a part of their accuracy, and how "
+    "What minutes of training can show: that both networks learn, that corruptions cost a part of their score, and how "
     "much this cost differs between them on these images. It cannot show that the difference holds for other seeds, longer "
     "training, larger networks or photographs; the intervals only cover the choice of test images."
 )
 
 
-COMPARED = {
-    "clean_accuracy": "On clean images",
-    "mean_accuracy_15": "Over 15 corruptions at 5 severities",
-    "retention": "Of their own clean accuracy",
-}
-"""Key of a measure -> how a sentence about it begins; also the rows of the table in the terminal."""
+def findings_chapter(results: Results, compared: Mapping[str, str], kinds: tuple[str, str]) -> Chapter:
+    """The first chapter of the report: the two networks (the second is the robust one) against each other.
 
-
-def findings_chapter(results: Results) -> Chapter:
-    """The first chapter of the report: the two networks (the second is the robust one) against each other."""
+    Args:
+        results: of both.
+        compared: key of a measure -> how a sentence about it begins.
+        kinds: what the robust network is, and the plain one.
+    """
     plain, robust = results.models
     difference = results.between(robust.name, plain.name)[0].summary
     what = (
-        f"{robust.name} (fully attentional, with TAP and trained with ADL) and {plain.name} (a plain vision transformer) have "
+        f"{robust.name} ({kinds[0]}) and {plain.name} ({kinds[1]}) have "
         f"about the same size, and were trained on the same generated images, for the same number of updates, with the same "
         f"settings. They have {robust.parameters:,} and {plain.parameters:,} parameters."
     )
-    verdicts = (_verdict(plain, robust, n, where, difference[n]) for n, where in COMPARED.items() if n in difference)
+    verdicts = (_verdict(plain, robust, n, where, difference[n]) for n, where in compared.items() if n in difference)
     text = (what, *verdicts, CAUTION)
     return Chapter("Results in words", text)
 

@@ -10,6 +10,7 @@ from robustvit.models.dense_names import DenseName, dense_name
 from robustvit.models.levels import build_backbone
 from robustvit.models.saved_folder import LOCAL, buildable, read_saved_config, weights_in
 from robustvit.models.segmenter import build_segmenter
+from robustvit.models.sources import weights_file
 from robustvit.models.weights_into import load_weights
 
 __all__ = ["build_network"]
@@ -52,7 +53,7 @@ def _dense(
     network = build_segmenter(name.head, backbone, num_classes, **of_head)
     network.pretrained_cfg["architecture"] = str(name)
     if backbone_weights is not None:
-        network.initialise_backbone(backbone_weights)
+        network.initialise_backbone(weights_file(backbone_weights))
     return note_size(network, size)
 
 

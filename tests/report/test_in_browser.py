@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from fake_results import three_models, with_differences
+from segmented import segmented
 
 import robustvit as rv
 from robustvit.data.scenes.dataset import Scenes
@@ -29,12 +30,32 @@ window.onload = () => {
 };
 </script>"""
 
+LOOK = """<script>
+window.onload = () => {
+  const images = [...document.querySelectorAll("img")];
+  const cells = [...document.querySelectorAll(".heat td[style]")].map(cell => getComputedStyle(cell));
+  document.title = [
+    getComputedStyle(document.body).backgroundColor,
+    images.filter(image => image.naturalWidth > 0 && image.clientWidth >= 60).length + " of " + images.length,
+    cells.filter(cell => cell.backgroundColor === cell.color).length,
+  ].join("; ");
+};
+</script>"""
+DARK = "--blink-settings=preferredColorScheme=0"
+
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium or google-chrome is installed")
 
 
-def dump(page: Path) -> tuple[str, str]:
+def dump(page: Path, *flags: str) -> tuple[str, str]:
     """(the document after its scripts ran, what the browser logged)."""
-    command = [BROWSER or "", "--headless", "--no-sandbox", *QUIET.split(), f"--user-data-dir={page.parent / 'profile'}"]
+    command = [
+        BROWSER or "",
+        "--headless",
+        "--no-sandbox",
+        *QUIET.split(),
+        *flags,
+        f"--user-data-dir={page.parent / 'profile'}",
+    ]
     command += ["--window-size=1300,900", "--enable-logging=stderr", "--v=0", "--dump-dom", page.as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     return done.stdout, done.stderr
@@ -49,8 +70,8 @@ def measured() -> Results:
 
 @pytest.fixture(
     scope="module",
-    params=[lambda: with_differences(three_models(examples=1, extras=True)), measured],
-    ids=["made up", "measured"],
+    params=[lambda: with_differences(three_models(examples=1, extras=True)), measured, segmented],
+    ids=["made up", "measured", "segmenters"],
 )
 def results(request: pytest.FixtureRequest) -> Results:
     return request.param()
@@ -77,3 +98,16 @@ def test_the_page_does_not_scroll_sideways_at_any_width(tmp_path: Path, results:
     for width, (needed, given) in zip(WIDTHS, found, strict=True):
         assert width - 20 <= int(given) <= width
         assert int(needed) <= int(given), f"{width} pixels"
+
+
+@pytest.mark.parametrize(("flags", "background"), [((), "rgb(251, 250, 248)"), ((DARK,), "rgb(20, 23, 27)")])
+def test_light_and_dark_pages_show_all_their_images(
+    tmp_path: Path, results: Results, flags: tuple[str, ...], background: str
+) -> None:
+    page = tmp_path / "report.html"
+    shown = render_page(results).replace("<details>", "<details open>")
+    page.write_text(shown.replace("</body>", LOOK + "</body>"), encoding="utf-8")
+    document, _ = dump(page, *flags)
+    title = document[document.index("<title>") + 7 : document.index("</title>")]
+    count = render_page(results).count("<img ")
+    assert title == f"{background}; {count} of {count}; 0"

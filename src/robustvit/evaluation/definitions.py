@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from robustvit.metrics.measures import measures
+from robustvit.metrics.measures import ACCURACY, Measure, measures
 
 __all__ = ["definitions"]
 
@@ -31,6 +31,25 @@ _TABLES = {
 """What results hold besides measures."""
 
 
-def definitions() -> dict[str, str]:
-    """Key -> meaning: all measures, then tables, intervals and differences."""
-    return {**{measure.key: measure.meaning for measure in measures()}, **_TABLES}
+_OTHER_TABLES = {
+    "class_accuracies": "Class by class: as they are (clean), averaged over corruptions and severities (corrupted), and under "
+    "each corruption, attack or condition, as far as these were measured.",
+    "interval": "95 % interval, from 1000 bootstrap samples of the images, the same ones in every cell.",
+    "differences": "A number of one network minus that of another, on the images that both saw. Its 95 % interval is from "
+    "1000 bootstrap samples that are the same images for both (paired), so it says more than two separate intervals. "
+    "Where it includes 0, the difference may be chance.",
+}
+"""The same where the primary measure is not the share of right answers."""
+_OF_ANY_TASK = "The primary measure (of a classifier: accuracy)"
+
+
+def definitions(primary: Measure = ACCURACY) -> dict[str, str]:
+    """Key -> meaning: all measures, then tables, intervals and differences.
+
+    Args:
+        primary: measure of the task, by whose name texts call it.
+    """
+    texts = {**{measure.key: measure.meaning for measure in measures()}, **_TABLES}
+    if primary == ACCURACY:
+        return texts
+    return {key: text.replace(_OF_ANY_TASK, primary.label) for key, text in {**texts, **_OTHER_TABLES}.items()}

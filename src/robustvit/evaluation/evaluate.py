@@ -14,6 +14,7 @@ from typing import Any, Unpack
 
 from torch import nn
 
+from robustvit.evaluation.definitions import definitions
 from robustvit.evaluation.finished_parts import with_all_parts
 from robustvit.evaluation.passes import Pass, PassReport
 from robustvit.evaluation.plan import plan
@@ -128,7 +129,8 @@ def _measure(
         scored.append(made)
         predictions += tables
     differences = _differences(networks, list(passes.values()), scored, settings.seed)
-    few = [few_images_note(d.images, has_exact=settings.task.is_share) for d in differences]
+    task = settings.task
+    few = [few_images_note(d.images, has_exact=task.is_share, primary=task.primary) for d in differences]
     kept = {"limit": settings.limit, "seed": settings.seed, "batch_size": settings.batch_size}
     return Results(
         models=tuple(networks),
@@ -139,8 +141,9 @@ def _measure(
         fingerprint=stored.fingerprint if stored else "",
         differences=differences,
         notes=tuple(note for note in few if note is not None)[:1],
-        task=settings.task.name,
-        primary=settings.task.primary.key,
+        definitions=definitions(task.primary),
+        task=task.name,
+        primary=task.primary.key,
         predictions=tuple(predictions),
     )
 

@@ -18,16 +18,13 @@ from robustvit.evaluation.results import Example, ExampleImage
 from robustvit.tasks.base import Task
 from robustvit.tasks.passes import predict_images
 
-__all__ = ["data_uri", "example_image", "make_examples"]
+__all__ = ["data_uri", "example_image", "example_of", "make_examples"]
 
-SIDE = 160
-"""Larger images are shown at this size."""
 SHOWN = ("gaussian_noise", "defocus_blur", "fog", "jpeg_compression", "patches")
 
 
 def make_examples(planned: Pass, count: int) -> tuple[Example, ...]:
     """The first `count` readable samples, spread over the dataset, clean and under a condition of each group."""
-    conditions = _shown(planned.conditions)
     step = max(1, len(planned.samples) // max(count, 1))
     examples: list[Example] = []
     for sample in islice(planned.samples, 0, None, step):
@@ -37,7 +34,7 @@ def make_examples(planned: Pass, count: int) -> tuple[Example, ...]:
             image = planned.protocol.apply(sample.open())[None]
         except (UnreadablePictureError, ValueError):
             continue
-        examples.append(_example(planned, sample, image, conditions))
+        examples.append(example_of(planned, sample, image, _shown(planned.conditions_of(sample.id))))
     return tuple(examples)
 
 
@@ -47,15 +44,25 @@ def _shown(conditions: Sequence[Condition]) -> list[Condition]:
         if c.name not in by_name or abs(c.severity - 3) < abs(by_name[c.name].severity - 3):
             by_name[c.name] = c
     names = [n for n in SHOWN if n in by_name] or [n for n in by_name if n != CLEAN.name][:4]
-    return [CLEAN, *(by_name[n] for n in names)]
+    return [*([CLEAN] if CLEAN in conditions else []), *(by_name[n] for n in names)]
 
 
-def _example(planned: Pass, sample: Sample, image: Tensor, conditions: Sequence[Condition]) -> Example:
+def example_of(planned: Pass, sample: Sample, image: Tensor, conditions: Sequence[Condition]) -> Example:
+    """A sample under these conditions.
+
+    Args:
+        planned: the pass that it is of.
+        sample: to show.
+        image: uint8 [1, 3, H, W], as the protocol gives it.
+        conditions: of the pass.
+    """
     task, target = planned.task, planned.task.target(sample, planned.samples)
     seen = torch.cat([planned.under(image, [sample.id], condition) for condition in conditions])
     predictions = predict_images(task, planned.network, seen, planned.normalisation)
     shown = [example_image(task, *row, target) for row in zip(conditions, seen, predictions, strict=True)]
-    return Example(sample.id, task.target_text(target), tuple(shown))
+    drawn = task.draw_target(_opened(image[0]), target)
+    labelled = "" if drawn is None else data_uri(drawn, task.example_side)
+    return Example(sample.id, task.target_text(target), tuple(shown), labelled)
 
 
 def example_image(task: Task, condition: Condition, pixels: Tensor, prediction: object, target: object) -> ExampleImage:
@@ -67,17 +74,24 @@ def example_image(task: Task, condition: Condition, pixels: Tensor, prediction: 
         pixels: uint8 [3, H, W].
         prediction, target: of the task.
     """
-    answer = task.answer(prediction, target)
-    image = task.draw(Image.fromarray(pixels.permute(1, 2, 0).numpy()), prediction, target)
+    answer, side = task.answer(prediction, target), task.example_side
+    image = _opened(pixels)
+    drawn = task.draw(image, prediction, target)
+    seen = "" if drawn is image else data_uri(image, side)
     told = (answer.text, answer.confidence, answer.is_right)
-    return ExampleImage(condition.name, condition.severity, data_uri(image), *told)
+    return ExampleImage(condition.name, condition.severity, data_uri(drawn, side), *told, seen)
 
 
-def data_uri(image: Image.Image) -> str:
-    """An image as an address that holds it; large ones are made smaller."""
-    if max(image.size) > SIDE:
+def _opened(pixels: Tensor) -> Image.Image:
+    """uint8 [3, H, W] -> the image."""
+    return Image.fromarray(pixels.permute(1, 2, 0).numpy())
+
+
+def data_uri(image: Image.Image, side: int = Task.example_side) -> str:
+    """An image as an address that holds it; if its longer side has more than `side` pixels, it is made smaller."""
+    if max(image.size) > side:
         image = image.copy()
-        image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
+        image.thumbnail((side, side), Image.Resampling.LANCZOS)
     file = io.BytesIO()
     image.save(file, "PNG") if max(image.size) <= 64 else image.save(file, "JPEG", quality=88)
     kind = "png" if max(image.size) <= 64 else "jpeg"

@@ -52,11 +52,11 @@ def _checked(tables: tuple[PredictionTable, ...], finished: Results) -> tuple[Pr
 
 
 def _with_examples(found: ModelResults, passes: Sequence[Pass], count: int) -> ModelResults | None:
-    """With as many examples as are wanted; None where images under attack are missing, which need all answers."""
-    planned = next((one for one in passes if one.has_clean_samples), None)
+    """With as many examples as are wanted; None where images are missing that are chosen by all answers."""
+    planned = next((one for one in passes if one.shows_images), None)
     if not count or planned is None:
         return found
-    if planned.attacks and not found.attack_examples:
+    if (planned.attacks and not found.attack_examples) or (planned.scoring.ranks_samples and not found.worst):
         return None
     shows_corruptions = not planned.attacks or len(planned.conditions) > 1
     if shows_corruptions and len(found.examples) < min(count, found.cells[0].images):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from robustvit.evaluation.cell_result import CellResult
-from robustvit.evaluation.shown_images import AttackExample, Example
+from robustvit.evaluation.shown_images import AttackExample, Example, WorstImage
 from robustvit.evaluation.value import Value
 from robustvit.metrics.measures import ACCURACY, measure_of
 from robustvit.tasks.notes import Note
@@ -77,6 +77,8 @@ class ModelResults:
         attack_examples: a few images under each attack.
         is_untrained: whether its weights are random; None where only the caller knows, as for networks made in Python.
         primary: key of the primary measure of its task.
+        legend: (name, colour as "#rrggbb") of what is drawn on the examples; empty where nothing is.
+        worst: the images that went worst, of tasks that can tell.
     """
 
     name: str
@@ -91,6 +93,8 @@ class ModelResults:
     attack_examples: tuple[AttackExample, ...] = ()
     is_untrained: bool | None = None
     primary: str = ACCURACY.key
+    legend: tuple[tuple[str, str], ...] = ()
+    worst: tuple[WorstImage, ...] = ()
 
     @property
     def clean(self) -> Value | None:
@@ -132,6 +136,8 @@ class ModelResults:
             "skipped": tuple((i, reason) for i, reason in stored["skipped"]),
             "examples": tuple(map(Example.from_json, stored["examples"])),
             "attack_examples": tuple(map(AttackExample.from_json, stored.get("attack_examples", ()))),
+            "legend": tuple((name, colour) for name, colour in stored.get("legend", ())),
+            "worst": tuple(map(WorstImage.from_json, stored.get("worst", ()))),
         }
         return ModelResults(**{**stored, **values})
 

@@ -116,6 +116,15 @@ class Pass(ABC):
         and some of them are shown in the report."""
         return False
 
+    @property
+    def shows_images(self) -> bool:
+        """Whether some of its samples can be shown in the report."""
+        return self.has_clean_samples
+
+    def conditions_of(self, sample: str) -> tuple[Condition, ...]:
+        """Those that the sample with this id can be shown under."""
+        return self.conditions
+
     @abstractmethod
     def run(self, processes: Processes, stored: StoredWork | None, report: PassReport | None) -> Tallied:
         """All samples in all cells, from whichever process; the network is in evaluation mode.

@@ -32,9 +32,9 @@ def plan(network: nn.Module, settings: Settings) -> list[Pass]:
         raise ValueError(f"the suite {foreign[0].name} is for {' and '.join(foreign[0].tasks)}, not for {task.name}")
     if settings.predictions and task.prediction_table is None:
         raise ValueError(f"{task.name} has no table of predictions; leave --predictions out")
-    together = [suite for suite in asked if suite.is_made_in_memory]
+    together = [suite for suite in asked if suite.shares_pass(settings)]
     passes = [plan_together(network, settings, together)] if together or settings.attacks else []
-    passes += [suite.plan(network, settings) for suite in asked if not suite.is_made_in_memory]
+    passes += [suite.plan(network, settings) for suite in asked if suite not in together]
     for planned in passes:
         if planned.is_of_images:
             _try_samples(planned)

@@ -14,7 +14,7 @@ from robustvit.evaluation.cell_result import CellResult
 from robustvit.evaluation.definitions import definitions
 from robustvit.evaluation.model_results import Difference, Measurement, ModelResults, notes_from_json
 from robustvit.evaluation.rows import columns_of, rows_of
-from robustvit.evaluation.shown_images import AttackedImage, AttackExample, Example, ExampleImage
+from robustvit.evaluation.shown_images import AttackedImage, AttackExample, Example, ExampleImage, WorstImage, drop_empty
 from robustvit.evaluation.value import Value
 from robustvit.metrics import measures
 from robustvit.metrics.measures import ACCURACY, CELL_MEASURES
@@ -38,6 +38,7 @@ __all__ = [
     "ModelResults",
     "Results",
     "Value",
+    "WorstImage",
 ]
 
 
@@ -150,6 +151,7 @@ class Results:
         stored = asdict(replace(self, predictions=()))
         del stored["predictions"]
         for model, plain in zip(self.models, stored["models"], strict=True):
+            drop_empty(plain)
             for measured, about in zip(model.measurements, plain["measurements"], strict=True):
                 about["class_accuracies"] = [one.to_json() for one in measured.class_accuracies]
         return {**stored, "measures": measures.to_json(self._keys())}

@@ -17,6 +17,7 @@ from robustvit.evaluation.results import CellResult, Measurement, ModelResults
 from robustvit.evaluation.statistics import cell_intervals, has_bootstraps, measured_values
 from robustvit.evaluation.tallied import CHANGES, Tallied
 from robustvit.evaluation.value import Value
+from robustvit.evaluation.worst_images import make_worst_images
 from robustvit.metrics.bootstrap import Statistic
 from robustvit.metrics.mean_accuracy import mean_accuracy_of
 from robustvit.runtime.evaluation_mode import evaluation_mode
@@ -70,7 +71,7 @@ def run_network(
         name=name,
         parameters=sum(p.numel() for p in network.parameters()),
         protocol=measurements[0].protocol,
-        summary=_merged(measurements),
+        summary=_merged(measurements, sees_alike=bool(passes[0].task.protocol)),
         cells=tuple(cell for planned, tallied in pairs for cell in cells_of(planned, tallied)),
         skipped=tuple(dict.fromkeys(entry for tallied in tallies for entry in tallied.skipped)),
         seconds=time.perf_counter() - start,
@@ -141,8 +142,10 @@ def _notes(planned: Pass, tallied: Tallied, is_bootstrapped: bool) -> list[Note]
     if planned.has_clean_samples and CLEAN in planned.cells:
         is_untrained = bool(getattr(planned.network, "is_untrained", False))
         notes += planned.task.notes(planned.samples, tallied.row(CLEAN), is_untrained=is_untrained)
-    few = few_images_note(len(tallied.ids), has_exact=planned.scoring.is_share) if is_bootstrapped else None
-    return [*notes, *(note for note in (few, left_out_note(planned.cells, planned.left_out)) if note is not None)]
+    images, primary = len(tallied.ids), planned.task.primary
+    few = few_images_note(images, has_exact=planned.scoring.is_share, primary=primary) if is_bootstrapped else None
+    left_out = left_out_note(planned.cells, planned.left_out, primary)
+    return [*notes, *(note for note in (few, left_out) if note is not None)]
 
 
 def cells_of(planned: Pass, tallied: Tallied) -> list[CellResult]:
@@ -153,7 +156,7 @@ def cells_of(planned: Pass, tallied: Tallied) -> list[CellResult]:
         if suite == ATTACK_SUITE:
             means = tallied.changes[i].mean(0).tolist()
             values |= {name: Value(mean) for name, mean in zip(CHANGES, means, strict=True)}
-        cells.append(CellResult(suite, condition.name, condition.severity, len(tallied.ids), values))
+        cells.append(CellResult(suite, condition.name, condition.severity, int(tallied.present[i].sum()), values))
     return cells
 
 
@@ -171,11 +174,18 @@ def _require_samples(planned: Pass, tallied: Tallied) -> None:
         raise ValueError(f"no image of {name} could be measured for {planned.suite_names[0]}: {which}: {why}")
 
 
-def _merged(measurements: Sequence[Measurement]) -> dict[str, Value]:
-    """One summary; what a later measurement measures again is named after its suite."""
+def _merged(measurements: Sequence[Measurement], *, sees_alike: bool) -> dict[str, Value]:
+    """One summary; what a later measurement measures again is named after its suite.
+
+    Args:
+        measurements: in their order.
+        sees_alike: all of them use one protocol: the same number again is of the same images, and is not repeated.
+    """
     summary: dict[str, Value] = {}
     for measurement in measurements:
         for key, value in measurement.summary.items():
+            if sees_alike and summary.get(key) == value:
+                continue
             summary[key if key not in summary else f"{key} ({', '.join(measurement.suites)})"] = value
     return summary
 
@@ -183,10 +193,12 @@ def _merged(measurements: Sequence[Measurement]) -> dict[str, Value]:
 def _examples(passes: Sequence[Pass], tallies: Sequence[Tallied]) -> dict[str, Any]:
     """Images for the report, of the first pass that has the samples as they are."""
     for planned, tallied in zip(passes, tallies, strict=True):
-        if planned.has_clean_samples and planned.settings.examples:
+        if planned.shows_images and planned.settings.examples:
             is_attacked_only = bool(planned.attacks) and len(planned.conditions) == 1
             count = planned.settings.examples
             return {
+                "legend": tuple((name, f"#{bytes(colour).hex()}") for name, colour in planned.task.legend()),
+                "worst": make_worst_images(planned, tallied, count) if planned.scoring.ranks_samples else (),
                 "examples": () if is_attacked_only else make_examples(planned, count),
                 "attack_examples": make_attack_examples(planned, tallied, count) if planned.attacks else (),
             }

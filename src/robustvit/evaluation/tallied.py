@@ -27,6 +27,7 @@ class Tallied:
         rows: their tallies, one entry per cell.
         skipped: (id, reason) of samples that could not be read.
         changes: float32 [C, N, 3], the `CHANGES` that attacks made; 0 elsewhere.
+        present: bool [C, N], which samples belong to a cell, by default all; the others have tallies that contribute nothing.
     """
 
     ids: list[str]
@@ -34,11 +35,14 @@ class Tallied:
     rows: tuple[Tallies, ...]
     skipped: list[tuple[str, str]] = field(default_factory=list)
     changes: np.ndarray = field(default_factory=lambda: np.zeros((0, 0, len(CHANGES)), np.float32))
+    present: np.ndarray = field(default_factory=lambda: np.ones((0, 0), bool))
 
     def __post_init__(self) -> None:
-        shape = (len(self.cells), len(self.ids), len(CHANGES))
-        if self.changes.shape != shape:
-            object.__setattr__(self, "changes", np.zeros(shape, np.float32))
+        shape = (len(self.cells), len(self.ids))
+        if self.changes.shape != (*shape, len(CHANGES)):
+            object.__setattr__(self, "changes", np.zeros((*shape, len(CHANGES)), np.float32))
+        if self.present.shape != shape:
+            object.__setattr__(self, "present", np.ones(shape, bool))
 
     def row(self, condition: Condition) -> Tallies:
         """The tallies in one cell."""
@@ -49,18 +53,19 @@ class Tallied:
         places = {name: i for i, name in enumerate(self.ids)}
         chosen = np.array([places[name] for name in ids], np.int64)
         rows = tuple(row.of(chosen) for row in self.rows)
-        return replace(self, ids=list(ids), rows=rows, changes=self.changes[:, chosen])
+        return replace(self, ids=list(ids), rows=rows, changes=self.changes[:, chosen], present=self.present[:, chosen])
 
     def only(self, condition: Condition) -> Tallied:
         """The same samples in one cell."""
         i = self.cells.index(condition)
-        return replace(self, cells=(condition,), rows=(self.rows[i],), changes=self.changes[i : i + 1])
+        own = slice(i, i + 1)
+        return replace(self, cells=(condition,), rows=self.rows[own], changes=self.changes[own], present=self.present[own])
 
     def beside(self, other: Tallied) -> Tallied:
         """The same samples in the cells of both."""
-        changes = np.concatenate([self.changes, other.changes])
         skipped = [*self.skipped, *other.skipped]
-        return Tallied(self.ids, (*self.cells, *other.cells), (*self.rows, *other.rows), skipped, changes)
+        arrays = [np.concatenate(pair) for pair in ((self.changes, other.changes), (self.present, other.present))]
+        return Tallied(self.ids, (*self.cells, *other.cells), (*self.rows, *other.rows), skipped, *arrays)
 
     @staticmethod
     def join(parts: Sequence[Tallied], cells: tuple[Condition, ...]) -> Tallied:

@@ -13,6 +13,7 @@ from robustvit.attacks.options import grey
 from robustvit.attacks.registry import ATTACKS
 from robustvit.evaluation.attacking import ATTACK_SUITE
 from robustvit.evaluation.results import AttackedImage, AttackExample, CellResult, ModelResults
+from robustvit.metrics.measures import measure_of
 from robustvit.report.charts import PLAIN, Bar, bars
 from robustvit.report.numbers import MISSING, change, interval, percent
 
@@ -71,9 +72,8 @@ def attack_section(model: ModelResults, place: int) -> AttackSection | None:
         reference = clean.value if clean else None
         rows.append(Bar(attack_label(name), value.value, value.low, value.high, reference, place))
     told = ", ".join(f"{row.label} {percent(row.value)}" for row in rows)
-    return AttackSection(
-        bars(rows, f"Accuracy under attacks: {told}", top=1.0), tuple(_row(model, n, settings[n]) for n in names)
-    )
+    chart = bars(rows, f"{measure_of(model.primary).label} under attacks: {told}", top=1.0)
+    return AttackSection(chart, tuple(_row(model, name, settings[name]) for name in names))
 
 
 def _row(model: ModelResults, name: str, settings: dict[str, Any]) -> AttackRow:
@@ -89,6 +89,8 @@ def _row(model: ModelResults, name: str, settings: dict[str, Any]) -> AttackRow:
 
 def _remark(strips: Sequence[tuple[AttackExample, AttackedImage]]) -> str:
     """Every attack shows images that it fooled, as long as there are any."""
+    if any(example.clean.right is None for example, _ in strips):
+        return ""
     fooled = sum(bool(example.clean.right) and not attacked.shown.right for example, attacked in strips)
     if not strips or fooled == len(strips):
         return ""

@@ -10,6 +10,7 @@ from robustvit.corruptions.conditions import CLEAN, PATCHES
 from robustvit.evaluation.results import Measurement, ModelResults
 from robustvit.metrics.measures import ACCURACY, measure_of
 from robustvit.report.attacks import attack_label
+from robustvit.report.class_heat import has_heat
 from robustvit.report.numbers import count, words
 from robustvit.tasks.per_class import CORRUPTED, ClassResult
 
@@ -46,8 +47,8 @@ class ClassTable:
 
 
 def class_tables(model: ModelResults) -> tuple[ClassTable, ...]:
-    """One for each measurement that has classes."""
-    return tuple(_table(measured) for measured in model.measurements if measured.class_accuracies)
+    """One for each measurement that has classes, and no heat map of them."""
+    return tuple(_table(measured) for measured in model.measurements if measured.class_accuracies and not has_heat(measured))
 
 
 def _table(measured: Measurement) -> ClassTable:

@@ -19,6 +19,7 @@ from robustvit.report.figures import (
     Panel,
     heat_cell,
     heat_scale,
+    last_number,
     main_number,
     sequence_label,
     sequence_measure,
@@ -177,7 +178,7 @@ def compared_curves(models: Sequence[ModelResults]) -> list[tuple[str, tuple[Pan
     for suites, members in shared_grids(models).items():
         ticks = severity_ticks(grid for _, _, grid in members)
         groups = dict.fromkeys(group for _, _, grid in members for group in grid.groups)
-        kinds = ["all corruptions", *groups] if len(groups) > 1 else [*groups]
+        kinds = [EVERYTHING, *groups] if len(groups) > 1 else [*groups]
         figures.append((", ".join(suites), tuple(_curve_panel(kind, members, ticks) for kind in kinds)))
     return figures
 
@@ -185,13 +186,22 @@ def compared_curves(models: Sequence[ModelResults]) -> list[tuple[str, tuple[Pan
 def _curve_panel(kind: str, members: Sequence[tuple[int, ModelResults, Grid]], ticks: Sequence[tuple[int, str]]) -> Panel:
     lines = []
     for place, model, grid in members:
-        names = None if kind == "all corruptions" else grid.groups.get(kind, ())
+        names = _at_all(grid) if kind == EVERYTHING else grid.groups.get(kind, ())
         points = severity_points(grid, names, ticks)
-        lines.append(Series(model.name, points, place, percent(points[-1][1]) if len(members) <= CROWD else ""))
+        lines.append(Series(model.name, points, place, percent(last_number(points)) if len(members) <= CROWD else ""))
+    if kind == EVERYTHING and any(_at_all(grid) is not None for _, _, grid in members):
+        kind = "corruptions with all severities"
     told = "; ".join(f"{line.name}: {', '.join(percent(y) for _, y in line.points)}" for line in lines)
     return Panel(kind, "", curves(lines, ticks, f"Over severity, {kind}. {told}"))
 
 
+def _at_all(grid: Grid) -> list[str] | None:
+    """The corruptions with all severities of a grid, as a mean over others at each severity would jump; None for all."""
+    whole = [name for name in grid.corruptions if all((name, s) in grid.cells for s in grid.severities)]
+    return whole if 0 < len(whole) < len(grid.corruptions) else None
+
+
+EVERYTHING = "all corruptions"
 CROWD = 6
 """With more networks than this, curves have no numbers at their ends."""
 

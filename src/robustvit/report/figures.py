@@ -23,6 +23,7 @@ __all__ = [
     "extremes",
     "grid_heat",
     "heat_top",
+    "last_number",
     "main_number",
     "sequence_bars",
     "sequence_measure",
@@ -166,13 +167,18 @@ def severity_points(
     return tuple((x, clean if x == 0 else grid.mean(corruptions, x)) for x, _ in ticks)
 
 
+def last_number(points: Sequence[tuple[int, float | None]]) -> float | None:
+    """Where a curve ends; of some corruptions the highest severities may not have been measured."""
+    return next((y for _, y in reversed(points) if is_number(y)), None)
+
+
 def severity_curves(grid: Grid) -> Markup:
     """Accuracy over severity, one line per group."""
     ticks = severity_ticks([grid])
     lines = []
     for group, names in grid.groups.items():
         points = severity_points(grid, names, ticks)
-        lines.append(Series(group, points, _series(group), f"{group} {percent(points[-1][1], 0, sign=False)}"))
+        lines.append(Series(group, points, _series(group), f"{group} {percent(last_number(points), 0, sign=False)}"))
     told = "; ".join(f"{line.name} {' '.join(percent(y) for _, y in line.points)}" for line in lines)
     return curves(lines, ticks, f"Over severity ({', '.join(label for _, label in ticks)}): {told}", right=76.0)
 

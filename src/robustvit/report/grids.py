@@ -58,10 +58,11 @@ class Grid:
         return cell.main.value if cell and cell.main else None
 
     def mean(self, corruptions: Sequence[str] | None = None, severity: int | None = None) -> float | None:
-        """The primary measure, averaged over the measured cells of these corruptions (None: all), at one severity or all."""
+        """The primary measure, averaged over these corruptions (None: all), at one severity or over the measured ones."""
         names = self.corruptions if corruptions is None else corruptions
-        severities = self.severities if severity is None else (severity,)
-        return mean(self.score(name, s) for name in names for s in severities)
+        if severity is not None:
+            return mean(self.score(name, severity) for name in names)
+        return mean(mean(self.score(name, s) for s in self.severities) for name in names)
 
     def of_group(self, group: str) -> Value | None:
         """The mean over a group, with its interval where that is known."""

@@ -212,7 +212,9 @@ def _under_the_strongest(models: Sequence[ModelResults]) -> tuple[str, ...]:
     best = rank(models, strongest)[0]
     who = "it" if len(models) == 1 else short_name(best)
     which = f", the strongest of {len(made)} attacks" if len(made) > 1 else ""
-    return (f"Under {measure_of(strongest).under}{which}, {who} gets {_with_interval(best.summary[strongest])} right.",)
+    left = _with_interval(best.summary[strongest])
+    told = f"gets {left} right" if best.primary == ACCURACY.key else f"has a {_noun(best)} of {left}"
+    return (f"Under {measure_of(strongest).under}{which}, {who} {told}.",)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -242,6 +244,9 @@ def _clean(model: ModelResults) -> Value | None:
 
 def _clean_and_attacked(model: ModelResults, measure: str) -> str:
     clean, attacked = _clean(model), model.summary[measure]
+    if model.primary != ACCURACY.key:
+        before = f"{_with_interval(clean)} on clean images and " if clean else ""
+        return f"Its {_noun(model)} is {before}{_with_interval(attacked)} under {measure_of(measure).under}."
     before = f"It gets {_with_interval(clean)} of the images right as they are, and " if clean else "It gets "
     return f"{before}{_with_interval(attacked)} of them under {measure_of(measure).under}."
 

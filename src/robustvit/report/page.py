@@ -11,15 +11,18 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from robustvit.evaluation.results import CellResult, ModelResults, Results
+from robustvit.corruptions.conditions import CLEAN
+from robustvit.evaluation.results import CellResult, ModelResults, Results, WorstImage
 from robustvit.metrics.measures import ACCURACY, MEAN_CORRUPTION_ERROR, measure_of
 from robustvit.report import charts, comparison, differences, figures, numbers
 from robustvit.report.attacks import AttackSection, attack_section
+from robustvit.report.class_heat import ClassHeat, class_heats, compared_classes
 from robustvit.report.classes import ClassTable, class_tables
 from robustvit.report.grids import Grid, further_measures, grids_of, other_cells, sequence_cells
 from robustvit.report.headline import headline
 from robustvit.runtime import colours
 from robustvit.runtime.files import write_whole
+from robustvit.tasks.per_class import CORRUPTED
 
 __all__ = ["Chapter", "page_environment", "render_page", "write_page"]
 
@@ -82,6 +85,8 @@ class ModelSection:
     sequences: Markup | None
     attacks: AttackSection | None
     classes: tuple[ClassTable, ...]
+    heats: tuple[ClassHeat, ...]
+    worst: tuple[tuple[str, tuple[WorstImage, ...]], ...]
     facts: dict[str, Any]
     runs: tuple[tuple[str, dict[str, Any]], ...]
 
@@ -147,8 +152,10 @@ def _contents(results: Results) -> dict[str, Any]:
         "group_tables": differences.group_tables(results.models) if several else [],
         "difference_tables": differences.difference_tables(results) if several else [],
         "compared_curves": comparison.compared_curves(results.models) if several else [],
+        "compared_classes": compared_classes(results.models) if several else [],
         "compared_heats": comparison.compared_heats(results, top) if several else [],
         "sequences": comparison.compared_sequences(results.models) if several else [],
+        "is_drawn": any(model.legend or model.worst or class_heats(model) for model in results.models),
         "others": [(model, cell) for model in results.models for cell in other_cells(model)],
         "pictures": _images(results),
         "skipped": list(_skipped(results)),
@@ -185,8 +192,15 @@ def _section(place: int, model: ModelResults, top: float) -> ModelSection:
     facts = {"parameters": numbers.count(model.parameters), "took": numbers.duration(model.seconds)}
     runs = tuple((", ".join(m.suites), {**m.data, **m.protocol, **m.corruption}) for m in model.measurements)
     prepared = runs or (("", model.protocol),)
-    rest = (figures.sequence_bars(model), attack_section(model, place), class_tables(model))
+    rest = (figures.sequence_bars(model), attack_section(model, place), class_tables(model), class_heats(model), _worst(model))
     return ModelSection(place, model, comparison.cards(model), shown, *rest, facts, prepared)
+
+
+def _worst(model: ModelResults) -> tuple[tuple[str, tuple[WorstImage, ...]], ...]:
+    """(title, images) of the images that went worst, by each number that they are ranked by."""
+    titles = {CLEAN.name: "The worst images", CORRUPTED: "The worst images under corruption"}
+    found = ((title, tuple(one for one in model.worst if one.ranked == ranked)) for ranked, title in titles.items())
+    return tuple((title, images) for title, images in found if images)
 
 
 def _skipped(results: Results) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:

@@ -96,7 +96,7 @@ class SummaryMeasures:
             same: Any = dict(unit=primary.unit, higher_is_better=primary.higher_is_better, ranks=True)
             return register(Measure(key, label, f"{primary.meaning} {meaning}", **same, **about))
 
-        key, label, over = primary.key, primary.label, "Mean over them and 5 severities."
+        key, label, over = primary.key, primary.label, "Averaged over {} corruptions and their 5 severities."
         special = dict(family="corruption", refines=f"mean_{key}")
         return SummaryMeasures(
             clean=made(
@@ -106,9 +106,9 @@ class SummaryMeasures:
                 family="clean",
                 claim=f"has a clean {primary.words} of {{}}",
             ),
-            mean_15=made(f"mean_{key}_15", f"{label}, 15 common corruptions", over, **special),
-            mean_19=made(f"mean_{key}_19", f"{label}, all 19 corruptions", over, **special),
-            mean=made(f"mean_{key}", f"{label} under corruption", "Mean over what was measured.", family="corruption"),
+            mean_15=made(f"mean_{key}_15", f"{label}, 15 common corruptions", over.format("the 15 common"), **special),
+            mean_19=made(f"mean_{key}_19", f"{label}, all 19 corruptions", over.format("all 19"), **special),
+            mean=made(f"mean_{key}", f"{label} under corruption", "Averaged over what was measured.", family="corruption"),
         )
 
 
@@ -121,7 +121,8 @@ class Task(Scoring):
             accuracy, mIoU and AP are.
         summary: what the primary measure is called in summaries.
         protocol: of `PROTOCOLS`, where it is not the suite's own, or the network's.
-        is_share: see `Scoring`.
+        is_share, ranks_samples: see `Scoring`.
+        example_side: pixels of the longer side of images in the report; larger ones are made smaller.
         is_dense: whether a target says something about places in the image, as label maps and boxes do; `place` moves it with
             the image.
         prediction_table: what `predictions` gives; None where predictions do not fit into a table.
@@ -132,6 +133,7 @@ class Task(Scoring):
     is_dense: ClassVar[bool] = False
     protocol: ClassVar[str] = ""
     prediction_table: ClassVar[type[PredictionTable] | None] = None
+    example_side: ClassVar[int] = 160
 
     # data
 
@@ -276,8 +278,16 @@ class Task(Scoring):
         return str(target)
 
     def draw(self, image: Image.Image, prediction: Any, target: Any) -> Image.Image:
-        """The image with what was predicted drawn on it."""
+        """The image with what was predicted drawn on it; the report shows both, unless it is the image itself."""
         return image
+
+    def draw_target(self, image: Image.Image, target: Any) -> Image.Image | None:
+        """The image with the target drawn on it; None where words (`target_text`) say it all."""
+        return None
+
+    def legend(self) -> Sequence[tuple[str, tuple[int, int, int]]]:
+        """(name, colour) of what `draw` and `draw_target` draw; empty where nothing needs explaining."""
+        return ()
 
     # what results say about it
 

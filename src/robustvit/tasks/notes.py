@@ -9,6 +9,7 @@ from robustvit.corruptions.conditions import Condition
 from robustvit.corruptions.parameters import SEVERITIES
 from robustvit.metrics.bootstrap import FEW_IMAGES
 from robustvit.metrics.chance import is_at_chance, p_value_of_chance
+from robustvit.metrics.measures import ACCURACY, Measure
 
 __all__ = ["Note", "chance_note", "few_images_note", "left_out_note"]
 
@@ -30,22 +31,35 @@ class Note:
     file: str = ""
 
 
-def few_images_note(pictures: int, *, has_exact: bool) -> Note | None:
-    """For numbers whose intervals are from a bootstrap of fewer than `FEW_IMAGES` images."""
+def few_images_note(pictures: int, *, has_exact: bool, primary: Measure = ACCURACY) -> Note | None:
+    """For numbers whose intervals are from a bootstrap of fewer than `FEW_IMAGES` images.
+
+    Args:
+        pictures: how many there are.
+        has_exact: whether single numbers have intervals of another kind.
+        primary: measure of the task.
+    """
     if pictures >= FEW_IMAGES:
         return None
     count = f"{pictures} image{'' if pictures == 1 else 's'}"
+    of_what = "of means over corruptions, retention, mCE and differences between networks " if primary == ACCURACY else ""
     return Note(
         "few-pictures",
         "Few images",
-        f"Only {count}: intervals of means over corruptions, retention, mCE and differences between networks are from a "
+        f"Only {count}: intervals {of_what}are from a "
         f"bootstrap, which makes them too narrow with fewer than {FEW_IMAGES} images."
         + (" Those of single accuracies hold." if has_exact else ""),
     )
 
 
-def left_out_note(measured: Sequence[Condition], missing: Sequence[Condition]) -> Note | None:
-    """For corruptions of which not all severities were measured, or fewer corruptions than the suites ask for."""
+def left_out_note(measured: Sequence[Condition], missing: Sequence[Condition], primary: Measure = ACCURACY) -> Note | None:
+    """For corruptions of which not all severities were measured, or fewer corruptions than the suites ask for.
+
+    Args:
+        measured: conditions that were.
+        missing: those that the files do not have.
+        primary: measure of the task.
+    """
     corrupted = [c for c in measured if c.severity]
     if not corrupted:
         return None
@@ -57,9 +71,10 @@ def left_out_note(measured: Sequence[Condition], missing: Sequence[Condition]) -
         which = f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''} at {told}"
         parts.append(f"The files have {len(corrupted)} of the {len(corrupted) + len(missing)} conditions asked for: {which}.")
     if missing or tuple(severities) != SEVERITIES:
+        which = "mCE, relative mCE, CE and the" if primary == ACCURACY else "The"
         parts.append(
-            f"Means are over what was measured ({told}). mCE, relative mCE, CE and the means over 15 or 19 corruptions need "
-            "all five severities, and are left out where these are missing."
+            f"Means are over what was measured ({told}). {which} means "
+            "over 15 or 19 corruptions need all five severities, and are left out where these are missing."
         )
     return Note("left-out", "Not everything was measured", " ".join(parts)) if parts else None
 

@@ -20,6 +20,9 @@ from robustvit.tasks.tallies import Tallies, Tally
 
 __all__ = ["Scoring"]
 
+_BLOCK = 256
+"""Samples that are scored alone at once: the choices of single samples are a matrix of this size."""
+
 
 class Scoring(ABC):
     """From what single samples contribute to all numbers, for any choice of samples.
@@ -28,10 +31,13 @@ class Scoring(ABC):
         primary: the measure that statistics over cells are about.
         is_share: whether it is the mean of a number in 0 .. 1 over the samples, as an accuracy is. Then a mean over cells has
             Wilson's interval where a bootstrap learns nothing.
+        ranks_samples: whether the primary measure of one sample alone says how well that sample went; then the report shows
+            the worst ones.
     """
 
     primary: ClassVar[Measure]
     is_share: ClassVar[bool] = False
+    ranks_samples: ClassVar[bool] = False
 
     @abstractmethod
     def tally(self, prediction: Any, target: Any) -> Tally:
@@ -52,6 +58,11 @@ class Scoring(ABC):
     def scores(self, tallies: Tallies) -> dict[str, float]:
         """The numbers of `score`, of all samples."""
         return {key: float(value[0]) for key, value in self.score(tallies, np.ones((1, len(tallies)))).items()}
+
+    def sample_scores(self, tallies: Tallies) -> np.ndarray:
+        """The primary measure of every sample alone: float [N]; NaN where a sample has none."""
+        parts = [tallies.of(range(start, min(start + _BLOCK, len(tallies)))) for start in range(0, len(tallies), _BLOCK)]
+        return np.concatenate([np.zeros(0), *(self.score(part, np.eye(len(part)))[self.primary.key] for part in parts)])
 
     def interval(self, key: str, tallies: Tallies) -> Interval | None:
         """An interval of a number of `score` that is better than a bootstrap's, if there is one."""

@@ -58,6 +58,8 @@ class Segmentation(Task):
     summary = SummaryMeasures.of(MIOU)
     protocol = "native"
     is_dense = True
+    ranks_samples = True
+    example_side = 360
     classes: tuple[str, ...] = ()
     palette: tuple[tuple[int, int, int], ...] = ()
     inference: Inference = field(default_factory=Inference)
@@ -149,7 +151,7 @@ class Segmentation(Task):
         ious = np.stack([class_ious(*parts) for parts in counts])  # conditions K
         images = (rows[0][LABELLED] > 0).sum(0)
         return tuple(
-            class_result(name, int(images[k]), conditions, {CLASS_IOU.key: ious[:, k].tolist()})
+            class_result(name, int(images[k]), conditions, {CLASS_IOU.key: ious[:, k].tolist()}, by_corruption=True)
             for k, name in enumerate(self.classes)
         )
 
@@ -164,10 +166,18 @@ class Segmentation(Task):
     def target_text(self, target: np.ndarray) -> str:
         """The classes in the image, largest first."""
         labels, areas = np.unique(target[target != IGNORED], return_counts=True)
-        return ", ".join(self.classes[k] for k in labels[areas.argsort()[::-1]][:3])
+        names = [self.classes[k] for k in labels[areas.argsort()[::-1]]]
+        return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
     def draw(self, image: Image.Image, prediction: np.ndarray, target: np.ndarray) -> Image.Image:
         return overlay(image, prediction, self.palette)
+
+    def draw_target(self, image: Image.Image, target: np.ndarray) -> Image.Image:
+        return overlay(image, target, self.palette)
+
+    def legend(self) -> tuple[tuple[str, tuple[int, int, int]], ...]:
+        """The classes with their colours."""
+        return tuple(zip(self.classes, self.palette, strict=True))
 
     def facts(self) -> tuple[Any, ...]:
         return (self.name, self.inference, self.classes)

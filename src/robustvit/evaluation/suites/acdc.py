@@ -56,9 +56,17 @@ class ACDCPass(Pass):
 
     def run(self, processes: Processes, stored: StoredWork | None, report: PassReport | None) -> Tallied:
         tallied = self.plain.run(processes, stored, report)
-        row = tallied.rows[0]
-        rows = [row, *(_only(row, [name.startswith(f"{kind}/") for name in tallied.ids]) for kind in CONDITIONS)]
-        return Tallied(tallied.ids, CELLS, tuple(rows), tallied.skipped)
+        row, ids = tallied.rows[0], tallied.ids
+        present = np.array([[True] * len(ids), *([name.startswith(f"{kind}/") for name in ids] for kind in CONDITIONS)])
+        rows = tuple(_only(row, chosen) for chosen in present)
+        return Tallied(ids, CELLS, rows, tallied.skipped, present=present)
+
+    @property
+    def shows_images(self) -> bool:
+        return True
+
+    def conditions_of(self, sample: str) -> tuple[Condition, ...]:
+        return tuple(cell for cell, kind in zip(CELLS[1:], CONDITIONS, strict=True) if sample.startswith(f"{kind}/"))
 
     def digest(self, samples: Digest) -> None:
         self.plain.digest(samples)
@@ -67,9 +75,8 @@ class ACDCPass(Pass):
         return self._data("files on disk")
 
 
-def _only(row: Tallies, chosen: list[bool]) -> Tallies:
-    """Tallies in which the other samples contribute nothing."""
-    mask = np.array(chosen)
+def _only(row: Tallies, mask: np.ndarray) -> Tallies:
+    """Tallies in which the samples outside of a mask [N] contribute nothing."""
     return Tallies(len(row), {name: np.where(mask[:, None], array, 0) for name, array in row.arrays.items()})
 
 

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+import numpy as np
 from torch import nn
 
-from robustvit.corruptions.conditions import CLEAN, Condition
+from robustvit.corruptions.conditions import Condition
 from robustvit.corruptions.parameters import SEVERITIES
 from robustvit.data.layouts import suite_folder
 from robustvit.data.map_layouts import corrupted_maps
 from robustvit.data.samples import SampleSet
 from robustvit.evaluation.passes import Pass
-from robustvit.evaluation.planning import files_pass, memory_pass, protocol_for
+from robustvit.evaluation.planning import files_pass, protocol_for
 from robustvit.evaluation.settings import Settings
 from robustvit.evaluation.statistics import corruption_statistics
+from robustvit.evaluation.suites.in_memory import plan_together
 from robustvit.evaluation.suites.suite import Suite
 from robustvit.evaluation.tallied import Tallied
 from robustvit.metrics.bootstrap import Statistic
-from robustvit.metrics.mean_accuracy import mean_accuracy_of
+from robustvit.metrics.cells import positions_of
+from robustvit.metrics.mean_accuracy import MeanAccuracy, mean_accuracy_of
 from robustvit.metrics.measures import Measure, register
 from robustvit.tasks.base import Task
 
@@ -43,6 +45,7 @@ def _measure(key: str, protocol: str, how: str) -> Measure:
             key,
             f"Cityscapes-C mIoU ({protocol})",
             f"mIoU averaged over severities, then over the 16 corruptions of Cityscapes-C; {how}.",
+            short=f"Cityscapes-C mIoU ({protocol})",
             family="corruption",
             ranks=True,
             refines="mean_miou",
@@ -80,30 +83,37 @@ class CityscapesC(Suite):
             if severity in severities
         )
 
-    def plan(self, network: nn.Module, settings: Settings) -> Pass:
-        asked = self.conditions(settings.severities)
-        if settings.is_path:
-            root = suite_folder(settings.data, "cityscapes-c")
-            found = self._on_disk(root, asked)
-            if found:
-                protocol = protocol_for(network, settings, "native", published=True)
-                return files_pass(network, settings, [self], found, protocol, asked)
-        conditions = dict.fromkeys((CLEAN, *asked), self.name)
-        return memory_pass(network, settings, [self], conditions, protocol_for(network, settings, "native"))
+    def shares_pass(self, settings: Settings) -> bool:
+        return not self._on_disk(settings)
 
-    def _on_disk(self, root: Path, asked: Sequence[Condition]) -> dict[tuple[str, int], SampleSet]:
+    def plan(self, network: nn.Module, settings: Settings) -> Pass:
+        found = self._on_disk(settings)
+        if not found:
+            return plan_together(network, settings, [self])
+        protocol = protocol_for(network, settings, "native", published=True)
+        return files_pass(network, settings, [self], found, protocol, self.conditions(settings.severities))
+
+    def _on_disk(self, settings: Settings) -> dict[tuple[str, int], SampleSet]:
         """The files of the conditions; empty where there is no tree of copies."""
         found: dict[tuple[str, int], SampleSet] = {}
-        for names in GROUPS.values():
+        asked = self.conditions(settings.severities)
+        for names in GROUPS.values() if settings.is_path else ():
             severities = [s for s in SEVERITIES if Condition(names[0], s) in asked]
+            root = suite_folder(settings.data, "cityscapes-c")
             found |= (corrupted_maps(root, names, severities) or {}) if severities else {}
         return found
 
     def statistics(self, task: Task, tallied: Tallied) -> dict[str, Statistic]:
-        found = corruption_statistics(task, tallied)
-        if set(self.conditions(SEVERITIES)) <= set(tallied.cells):
-            found[self.measure.key] = mean_accuracy_of(tallied.cells, CORRUPTIONS)
+        found, own = corruption_statistics(task, tallied), self.conditions(SEVERITIES)
+        if set(own) <= set(tallied.cells):
+            found[self.measure.key] = _mean_over(tallied.cells, own)
         return found
+
+
+def _mean_over(cells: Sequence[Condition], own: Sequence[Condition]) -> Statistic:
+    """The mean of a protocol, whose cells may be some of those of a pass that other suites share."""
+    mean, positions = mean_accuracy_of(own, CORRUPTIONS), positions_of(cells, own)
+    return MeanAccuracy(mean(np.eye(len(cells))[:, positions]))  # the mean of each cell alone is its weight
 
 
 KAMANN = CityscapesC(

@@ -29,7 +29,7 @@ class Suite(ABC):
         summary: what it measures, in a line, for help and docs.
         tasks: names of the tasks that it is for; empty for all.
         has_severities: whether `severity` chooses among its conditions.
-        is_made_in_memory: whether it only adds conditions to the clean images; such suites share a pass.
+        is_made_in_memory: whether it only adds conditions to the clean images, whatever the data are; see `shares_pass`.
     """
 
     name: str
@@ -37,6 +37,10 @@ class Suite(ABC):
     tasks: tuple[str, ...] = ()
     has_severities: bool = False
     is_made_in_memory: bool = False
+
+    def shares_pass(self, settings: Settings) -> bool:
+        """Whether it is measured in one pass with the others that are made in memory."""
+        return self.is_made_in_memory
 
     def conditions(self, severities: Sequence[int]) -> tuple[Condition, ...]:
         """What it adds to the clean images."""

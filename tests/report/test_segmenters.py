@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import robustvit as rv
 from robustvit.data.map_layouts import open_maps
 from robustvit.data.normalisation import Normalisation
 from robustvit.data.scenes.dataset import Scenes
-from robustvit.evaluation.results import Measurement, ModelResults, Results
+from robustvit.evaluation.results import AttackedImage, AttackExample, Measurement, ModelResults, Results, Value
 from robustvit.evaluation.suites.cityscapes_c import CORRUPTIONS
 from robustvit.evaluation.suites.registry import suite_named
 from robustvit.report.class_heat import class_heats
@@ -173,6 +174,21 @@ def test_the_page_speaks_of_miou(results: Results, page: Reader) -> None:
         assert percent(model.summary["mean_miou"].value) in page.text
     for title in ("Which classes are lost first", "The worst images under corruption", "By class", "minus the others"):
         assert title in page.text
+
+
+def test_attacked_images_are_shown_with_what_was_drawn_on_them(results: Results) -> None:
+    model = results.models[0]
+    [clean, *_] = model.examples[0].pictures
+    attacked = AttackedImage("fgsm", clean.seen, 10, replace(clean, condition="fgsm"))
+    example = AttackExample("one", "road", clean, (attacked,))
+    measured = replace(model.measurements[0], attacks={"fgsm": {}})
+    summary = {**model.summary, "fgsm_accuracy": Value(0.1)}
+    shown = replace(model, summary=summary, measurements=(measured,), attack_examples=(example,))
+    page = Reader(render_page(replace(results, models=(shown,), differences=())))
+    assert "change, \N{MULTIPLICATION SIGN}10" in page.text
+    assert "mIoU in percent, clean and under each attack" in page.text
+    assert "from right to wrong" not in page.text
+    assert sum(value == clean.seen for _, name, value in page.attributes if name == "src") >= 2
 
 
 def test_means_of_the_page_are_those_of_the_summary_where_noise_has_fewer_severities(results: Results) -> None:

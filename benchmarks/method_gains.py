@@ -1,9 +1,9 @@
-"""What each method buys on real pictures: the same small network and updates, with and without it, over several seeds.
+"""What each method buys on real images: the same small network and updates, with and without it, over several seeds.
 
     python benchmarks/method_gains.py FOLDER --output runs/gains --seeds 0 1
 
-FOLDER has train.tar and test.tar, or train/ and test/, with a folder a class. Runs are resumable: a second call does what is
-missing. The table goes to OUTPUT/gains.md and gains.json, with mean and spread over the seeds. Two calls beside each other,
+FOLDER has train.tar and test.tar, or train/ and test/, with one folder per class. Runs are resumable: a second call does
+what is missing. The table goes to OUTPUT/gains.md and gains.json, with mean and spread over the seeds. Two calls beside each other,
 each with `--threads 1` and a seed of its own, use two cores better than one call does; a last call with all seeds joins them.
 """
 
@@ -57,8 +57,8 @@ def main() -> None:
     parser.add_argument("data", type=Path, help="folder with train.tar and test.tar, or train/ and test/")
     parser.add_argument("--output", type=Path, default=Path("runs/gains"))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
-    parser.add_argument("--train-pictures", type=int, default=10_000)
-    parser.add_argument("--test-pictures", type=int, default=2_000)
+    parser.add_argument("--train-images", type=int, default=10_000)
+    parser.add_argument("--test-images", type=int, default=2_000)
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--threads", type=int, default=0, help="of PyTorch; 0: as many as it likes")
     parser.add_argument("--only", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
@@ -70,7 +70,7 @@ def main() -> None:
     for seed in options.seeds:
         for name in options.only:
             found[name].append(measured(name, seed, options))
-            report(found, options)
+            report(found, options, SHOWN)
 
 
 def measured(name: str, seed: int, options: argparse.Namespace) -> dict[str, float]:
@@ -97,7 +97,7 @@ def measured(name: str, seed: int, options: argparse.Namespace) -> dict[str, flo
 
 
 def trained(folder: Path, changes: Sequence[str], seed: int, options: argparse.Namespace) -> None:
-    data = [f"data.train={split_of(options.data, 'train')}", f"data.train_limit={options.train_pictures}", "data.val="]
+    data = [f"data.train={split_of(options.data, 'train')}", f"data.train_limit={options.train_images}", "data.val="]
     run = [f"schedule.epochs={options.epochs}", f"loop.seed={seed}"]
     config = rv.load_config(None, [*BASE, *data, *run, *changes])
 
@@ -114,22 +114,22 @@ def split_of(data: Path, split: str) -> Path:
     return next((path for path in (data / f"{split}.tar", data / split) if path.exists()), data / split)
 
 
-def report(found: dict[str, list[dict[str, float]]], options: argparse.Namespace) -> None:
-    """Writes and prints the table of what there is so far."""
+def report(found: dict[str, list[dict[str, float]]], options: argparse.Namespace, shown: dict[str, str]) -> None:
+    """Writes and prints the table of what there is so far: `shown` has its columns."""
     with write_whole(options.output / "gains.json") as file:
         file.write_text(json.dumps({"seeds": options.seeds, "found": found}, indent=2) + "\n")
-    text = "\n".join(table(found)) + "\n"
+    text = "\n".join(table(found, shown)) + "\n"
     with write_whole(options.output / "gains.md") as file:
         file.write_text(text)
     print(text, flush=True)
 
 
-def table(found: dict[str, list[dict[str, float]]]) -> Iterator[str]:
-    yield f"| network | {' | '.join(SHOWN.values())} | seeds |"
-    yield "|---|" + "---:|" * (len(SHOWN) + 1)
+def table(found: dict[str, list[dict[str, float]]], shown: dict[str, str]) -> Iterator[str]:
+    yield f"| network | {' | '.join(shown.values())} | seeds |"
+    yield "|---|" + "---:|" * (len(shown) + 1)
     for name, runs in found.items():
         if runs:
-            yield f"| {name} | {' | '.join(spread([run[key] for run in runs]) for key in SHOWN)} | {len(runs)} |"
+            yield f"| {name} | {' | '.join(spread([run[key] for run in runs]) for key in shown)} | {len(runs)} |"
 
 
 def spread(values: Sequence[Any]) -> str:

@@ -3,8 +3,9 @@
     python benchmarks/method_gains.py FOLDER --output runs/gains --seeds 0 1
 
 FOLDER has train.tar and test.tar, or train/ and test/, with one folder per class. Runs are resumable: a second call does
-what is missing. The table goes to OUTPUT/gains.md and gains.json, with mean and spread over the seeds. Two calls beside each other,
-each with `--threads 1` and a seed of its own, use two cores better than one call does; a last call with all seeds joins them.
+what is missing. The table goes to OUTPUT/gains.md and gains.json, with mean and spread over the seeds. Two calls beside each
+other, each with `--threads 1` and a seed of its own, use two cores better than one call does; a last call with all seeds joins
+them.
 """
 
 from __future__ import annotations

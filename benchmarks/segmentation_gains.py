@@ -2,8 +2,8 @@
 
     python benchmarks/segmentation_gains.py FOLDER --output runs/segmentation_gains --seeds 0 1 --updates 1500
 
-FOLDER has images/{train,val} and labels/{train,val} (docs/segmentation-data.md). Runs are resumable: a second call does what is
-missing. The table goes to OUTPUT/gains.md and gains.json, with mean and spread over the seeds. Two calls beside each other,
+FOLDER has images/{train,val} and labels/{train,val} (docs/segmentation-data.md). Runs are resumable: a second call does what
+is missing. The table goes to OUTPUT/gains.md and gains.json, with mean and spread over the seeds. Two calls beside each other,
 each with `--threads 1` and a seed of its own, use two cores better than one call does; a last call with all seeds joins them.
 The corruptions are the 16 of Cityscapes-C (protocol kamann), made in memory.
 """

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from robustvit.models.names import OFFICIAL
     from robustvit.models.official import from_official
     from robustvit.models.registry import create_model, list_models
+    from robustvit.predicting.predict import predict
     from robustvit.recording.tape import NothingRecordedError, Tape, record
     from robustvit.runtime.weights import CheckpointError, read_weights
     from robustvit.training.config import TrainConfig
@@ -48,6 +49,7 @@ _HOME = {
     "fuse_token_logits": "models.heads.token_head",
     "list_models": "models.registry",
     "load_config": "training.config_io",
+    "predict": "predicting.predict",
     "read_weights": "runtime.weights",
     "record": "recording",
     "train": "training.train",
@@ -73,6 +75,7 @@ __all__ = [
     "list_models",
     "load_config",
     "methods",
+    "predict",
     "read_weights",
     "record",
     "train",

@@ -78,6 +78,11 @@ def analysed(folder: Path) -> dict[str, Any]:
     return {"analysis": analysis, "arrays": arrays}
 
 
+def predicted(folder: Path) -> dict[str, Any]:
+    files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*.*g") if path.is_file()}
+    return {**files, "about": stored_json(folder / "predictions.json"), "csv": (folder / "predictions.csv").read_text()}
+
+
 def copied(folder: Path) -> dict[str, Any]:
     """All copies, and that the list of checksums has each of them, and nothing else."""
     listed = [line for path in folder.glob("checksums-*") for line in path.read_text(errors="replace").splitlines()]
@@ -125,6 +130,7 @@ def make_images(root: Path) -> None:
 
 RESUME = ("--resume",)
 EVALUATED = ("--data", "scenes-easy:6", "--suite", "clean", "fog", "--severity", "3", "--batch-size", "2")
+PREDICTED = ("--images", "{root}/pictures", "--corruption", "fog", "--batch-size", "2")
 COPIED = ("--names", "fog", "contrast", "--severities", "2", "--size", "32", "--format", "png")
 SWEPT = ("--vary", "optimizer.lr=0.001,0.01", "--suite", "clean", "--data", "scenes-easy:4", "--batch-size", "2")
 COMMANDS = {
@@ -142,6 +148,7 @@ COMMANDS = {
         analysed,
         "analysis.json",
     ),
+    "predict": SmallCommand(("predict", "vit_pico", *PREDICTED), RESUME, predicted, "predictions.json"),
     "corrupt": SmallCommand(("corrupt", "{root}/pictures", *COPIED, "--workers", "1"), (), copied, ".png", True),
     "sweep": SmallCommand(("sweep", *CHANGES, *SWEPT), RESUME, swept, "cell.json"),
     "demo": SmallCommand(("demo",), (), demonstrated, "results.json"),

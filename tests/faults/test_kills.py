@@ -15,8 +15,8 @@ from killing import Ended, Kill, run_command
 from small_commands import COMMANDS, make_images
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-KILLS = {"train": 10, "eval": 9, "corrupt": 8, "analyze": 6, "attack": 6, "sweep": 6, "demo": 5}
-"""How often each command is ended in the long form: 50 times in all."""
+KILLS = {"train": 10, "eval": 9, "corrupt": 8, "analyze": 6, "attack": 6, "sweep": 6, "demo": 5, "predict": 6}
+"""How often each command is ended in the long form: 56 times in all."""
 SHORT = (("eval", 0), ("train", 1), ("corrupt", 0), ("eval", 4))
 ALL = [(name, i) for name, count in KILLS.items() for i in range(count)]
 MOMENTS = ("clean-up", "work", "time")

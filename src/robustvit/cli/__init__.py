@@ -35,6 +35,7 @@ COMMANDS = {
     "recipes": Command("robustvit.cli.recipes", "list the recipes that train and sweep accept by name, with their scores"),
     "train": Command("robustvit.cli.train", "train a network from a recipe: TAP, ADL, AFAT, STL on any backbone"),
     "eval": Command("robustvit.cli.eval", "measure how much of a classifier's accuracy survives corruptions and shifts"),
+    "predict": Command("robustvit.cli.predict", "write what a network says about images or a film: maps, overlays, answers"),
     "analyze": Command("robustvit.cli.analyze", "look inside networks: attention, stability, token clusters, noise"),
     "sweep": Command("robustvit.cli.sweep", "train and measure a grid of settings and seeds (ablations): mean and spread"),
     "attack": Command("robustvit.cli.attack", "measure how much of a classifier's accuracy survives attacks on its images"),

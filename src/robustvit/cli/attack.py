@@ -11,6 +11,8 @@ from robustvit.attacks.registry import ATTACKS
 from robustvit.cli.attack_flags import build_attacks, flags_class
 from robustvit.cli.console import note
 from robustvit.cli.measured import MeasureOptions, run_and_print
+from robustvit.cli.task_flags import flags_class as task_flags_class
+from robustvit.tasks.options import TASK_OPTIONS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 
     class AttackFlags:
         """Made from the attacks, below."""
+
+    class TaskFlags:
+        """Made from the options of the tasks, below."""
 
 
 __all__ = ["attack"]
@@ -37,6 +42,7 @@ def attack(
     suite: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]")] = ("clean",),
     options: Annotated[MeasureOptions, tyro.conf.arg(name="")],
     flags: Annotated[AttackFlags, tyro.conf.arg(name="")],
+    task_flags: Annotated[TaskFlags, tyro.conf.arg(name="")],
 ) -> None:
     """Measure how much of a classifier's accuracy survives attacks on its images.
 
@@ -51,7 +57,7 @@ def attack(
     for remark in (remark for made in attacks for remark in made.remarks()):
         note(remark)
     how = {"suite": suite, "attacks": attacks}
-    run_and_print(models, data, options, how, _accuracies, lambda difference: list(difference.summary))
+    run_and_print(models, data, options, how, _accuracies, lambda difference: list(difference.summary), task_flags)
 
 
 def _accuracies(results: Results) -> Table:
@@ -89,4 +95,6 @@ def _perturbation(model: ModelResults, key: str) -> tuple[str, str, str]:
 
 
 if not TYPE_CHECKING:
-    AttackFlags = flags_class([*inspect.signature(attack).parameters, *MeasureOptions.__dataclass_fields__])
+    _taken = [*inspect.signature(attack).parameters, *MeasureOptions.__dataclass_fields__]
+    AttackFlags = flags_class(_taken)
+    TaskFlags = task_flags_class([TASK_OPTIONS], [*_taken, *AttackFlags.__dataclass_fields__])

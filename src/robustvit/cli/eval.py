@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from robustvit.cli.measured import SUITE_HELP, MeasureOptions, run_and_print
+from robustvit.cli.task_flags import flags_class
 from robustvit.evaluation.suites.registry import DEFAULT_SUITE
+from robustvit.tasks.options import TASK_OPTIONS
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from robustvit.evaluation.results import Difference, Results, Value
+
+    class TaskFlags:
+        """Made from the options of the tasks, below."""
+
 
 __all__ = ["eval"]
 
@@ -28,6 +35,7 @@ def eval(  # noqa: A001
     bgr: bool = False,
     frost_folder: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None,
     options: Annotated[MeasureOptions, tyro.conf.arg(name="")],
+    flags: Annotated[TaskFlags, tyro.conf.arg(name="")],
 ) -> None:
     """Measure how much of a classifier's accuracy survives noise, blur, weather and compression.
 
@@ -45,7 +53,7 @@ def eval(  # noqa: A001
     how: dict[str, Any] = {"suite": suite, "task": task, "frost_folder": frost_folder}
     how |= {"jpeg": False} if no_jpeg else {}
     how |= {"channel_order": "bgr"} if bgr else {}
-    run_and_print(models, data, options, how, _summaries, _ranking)
+    run_and_print(models, data, options, how, _summaries, _ranking, flags)
 
 
 def _shown(name: str, value: Value) -> str:
@@ -83,3 +91,7 @@ def _ranking(difference: Difference) -> list[str]:
     from robustvit.metrics.measures import in_ranking_order
 
     return [measure.key for measure in in_ranking_order() if measure.key in difference.summary][:1]
+
+
+if not TYPE_CHECKING:
+    TaskFlags = flags_class([TASK_OPTIONS], [*inspect.signature(eval).parameters, *MeasureOptions.__dataclass_fields__])

@@ -11,6 +11,7 @@ import tyro
 
 from robustvit.cli.console import going_on, note, note_untrained, print_json, tables
 from robustvit.cli.networks import load_networks
+from robustvit.cli.task_flags import check_flags, task_of
 from robustvit.data.protocol_names import PROTOCOLS
 from robustvit.evaluation.settings import Options, Settings
 from robustvit.evaluation.suites.registry import SUITES
@@ -79,6 +80,7 @@ def run_and_print(
     how: dict[str, Any],
     table: Callable[[Results], Table],
     compared: Callable[[Difference], Sequence[str]],
+    flags: Any,
 ) -> None:
     """Measures networks and prints the result.
 
@@ -89,11 +91,14 @@ def run_and_print(
         how: further arguments of `evaluate`.
         table: makes the table of the numbers.
         compared: which numbers of a difference are shown.
+        flags: `TaskFlags`.
     """
+    check_flags(flags, how.get("task"))
     given = {"num_classes": options.num_classes, "img_size": options.img_size}
     networks = load_networks(models, options.untrained, {k: v for k, v in given.items() if v}, options.device, options.name)
     shared = [one.name for one in fields(options) if one.name in Options.__annotations__]
     how |= {name: getattr(options, name) for name in shared} | {"size": options.img_size, "resume": options.resume}
+    how["task"] = task_of(flags, how.get("task"), networks.values())
     results = _measure(networks, data, options.output, how)
     if not is_first_process():
         return

@@ -20,7 +20,17 @@ from robustvit.metrics.iou import IGNORED
 from robustvit.runtime.files import write_whole
 from robustvit.runtime.image_files import UnreadablePictureError, read_values
 
-__all__ = ["IGNORED", "Colour", "LabelLookup", "LabelValueError", "prediction_paths", "read_label_map", "write_label_ids"]
+__all__ = [
+    "IGNORED",
+    "Colour",
+    "LabelLookup",
+    "LabelValueError",
+    "check_label_ids",
+    "prediction_paths",
+    "read_label_map",
+    "with_label_ids",
+    "write_label_ids",
+]
 
 Colour = tuple[int, int, int]
 """(red, green, blue), 0 .. 255."""
@@ -160,6 +170,32 @@ def read_label_map(path: str | Path, lookup: LabelLookup | None = None) -> NDArr
     return (lookup or BYTES).applied(values, Path(path))
 
 
+def with_label_ids(label_map: NDArray[np.uint8], label_ids: Sequence[int], path: object) -> NDArray[np.uint8]:
+    """A label map of train ids as one of label ids; ignored pixels are 0, which Cityscapes calls unlabeled.
+
+    Args:
+        label_map: uint8 [H, W], train ids.
+        label_ids: train id -> label id.
+        path: of the file, for the message.
+
+    Raises:
+        ValueError: a class has no such value, or the value does not fit into 8 bits.
+    """
+    check_label_ids(label_ids)
+    counted = label_map[label_map != IGNORED]
+    if (largest := int(counted.max(initial=0))) >= len(label_ids):
+        raise ValueError(f"{path}: the map has class {largest}, and there are label ids of {len(label_ids)} classes only")
+    table = np.zeros(256, np.uint8)
+    table[: len(label_ids)] = label_ids
+    return table[label_map]
+
+
+def check_label_ids(label_ids: Sequence[int]) -> None:
+    """Raises ValueError where label ids do not fit into the files of a server."""
+    if not all(0 <= value <= 255 for value in label_ids):
+        raise ValueError(f"label ids {min(label_ids)} to {max(label_ids)} do not fit into 8 bits; give 0 to 255")
+
+
 def write_label_ids(label_map: NDArray[np.uint8], path: Path, label_ids: Sequence[int] | None = None) -> None:
     """Writes a predicted label map as an 8-bit grey PNG, as the servers of Cityscapes and ACDC take it.
 
@@ -172,11 +208,7 @@ def write_label_ids(label_map: NDArray[np.uint8], path: Path, label_ids: Sequenc
         ValueError: a class has no such value, or the value does not fit into 8 bits.
     """
     if label_ids is not None:
-        if not all(0 <= value <= 255 for value in label_ids):
-            raise ValueError(f"label ids {min(label_ids)} to {max(label_ids)} do not fit into 8 bits; give 0 to 255")
-        if (largest := int(label_map.max(initial=0))) >= len(label_ids):
-            raise ValueError(f"{path}: the map has class {largest}, and there are label ids of {len(label_ids)} classes only")
-        label_map = np.asarray(label_ids, np.uint8)[label_map]
+        label_map = with_label_ids(label_map, label_ids, path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with write_whole(path) as file:
         Image.fromarray(np.ascontiguousarray(label_map, np.uint8)).save(file, format="PNG")

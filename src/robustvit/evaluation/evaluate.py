@@ -33,6 +33,7 @@ from robustvit.evaluation.unfinished import (
     finished_results,
     title_of,
 )
+from robustvit.models.functions import Predict, as_network
 from robustvit.runtime.locking import locking_output
 from robustvit.runtime.processes import Processes, join_processes
 from robustvit.runtime.progress import progress_bar
@@ -40,19 +41,20 @@ from robustvit.runtime.stored_work import StoredWork
 from robustvit.tasks.base import Task
 from robustvit.tasks.class_matching import ClassMismatchError, write_template
 from robustvit.tasks.notes import Note, few_images_note
-from robustvit.tasks.registry import task_named
+from robustvit.tasks.registry import task_for
 
-__all__ = ["FinishedRunError", "Report", "UnfinishedRunError", "evaluate"]
+__all__ = ["FinishedRunError", "Report", "UnfinishedRunError", "evaluate", "package_versions"]
 
 Report = PassReport
 """Callback for progress: (what is being done, steps done, steps in all)."""
+Model = nn.Module | Predict
 Passes = Mapping[str, Sequence[Pass]]
 """Of each network, by its name."""
 
 
 @locking_output
 def evaluate(
-    model: nn.Module | Sequence[nn.Module] | dict[str, nn.Module],
+    model: Model | Sequence[Model] | dict[str, Model],
     data: Any,
     suite: str | Sequence[str] = DEFAULT_SUITE,
     *,
@@ -67,7 +69,8 @@ def evaluate(
     Args:
         model: any network of the task, several, or a dict by name; a classifier returns logits [B, K]. timm's `pretrained_cfg`
             says size, mean and std of its input; without it, they are 224 pixels and ImageNet's. It stays on its device, is
-            evaluated in evaluation mode and left as it was.
+            evaluated in evaluation mode and left as it was. Also a function from a list of uint8 images [3, H, W] to
+            answers, see `models.functions`.
         data: what `open_samples` takes, or a dataset of (image, target). Suites of files are also looked for in a folder of
             their name inside it.
         suite: one or several of `SUITES`, or corruptions by their names.
@@ -87,22 +90,12 @@ def evaluate(
     if output is None and resume:
         raise ValueError("resume=True needs the output folder of the run to go on with")
     models = _named(model)
-    settings = Settings.of(data, _task(task, models), suite, **options)
+    settings = Settings.of(data, task_for(task, models.values()), suite, **options)
     passes = {name: _planned(network, settings, output) for name, network in models.items()}
     with progress_bar() if report is True else nullcontext(report or None) as bar, join_processes() as processes:
         if output is None:
             return _measure(settings, passes, processes, bar)
         return _measure_into(Path(output), settings, passes, processes, bar, resume)
-
-
-def _task(task: str | Task | None, models: Mapping[str, nn.Module]) -> Task:
-    """The task that was asked for, or that of the networks."""
-    if isinstance(task, Task):
-        return task
-    names = {task} if task is not None else {getattr(network, "task", None) or "classification" for network in models.values()}
-    if len(names) > 1:
-        raise ValueError(f"the networks are for {' and '.join(sorted(names))}; measure those of one task at a time")
-    return task_named(names.pop())
 
 
 def _planned(network: nn.Module, settings: Settings, output: str | Path | None) -> list[Pass]:
@@ -136,7 +129,7 @@ def _measure(
         models=tuple(networks),
         suites=settings.suites,
         data={**networks[0].measurements[0].data, **kept},
-        versions=_versions(),
+        versions=package_versions(),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         fingerprint=stored.fingerprint if stored else "",
         differences=differences,
@@ -227,8 +220,8 @@ def _differences(
 
 def _named(model: Any) -> dict[str, nn.Module]:
     if isinstance(model, dict) and model:
-        return model
-    models = [model] if isinstance(model, nn.Module) else list(model)
+        return {name: as_network(one) for name, one in model.items()}
+    models = [as_network(one) for one in ([model] if callable(model) else model)]
     names: dict[str, nn.Module] = {}
     for network in models:
         cfg = getattr(network, "pretrained_cfg", None) or {}
@@ -240,5 +233,6 @@ def _named(model: Any) -> dict[str, nn.Module]:
     return names
 
 
-def _versions() -> dict[str, str]:
+def package_versions() -> dict[str, str]:
+    """Of Python and of what numbers depend on."""
     return {"python": platform.python_version(), **{p: version(p) for p in ("robustvit", "torch", "timm", "pillow", "numpy")}}

@@ -9,6 +9,7 @@ from robustvit.evaluation.passes import Pass
 from robustvit.evaluation.settings import Settings
 from robustvit.evaluation.suites.in_memory import plan_together
 from robustvit.evaluation.suites.registry import check_suites
+from robustvit.models.functions import FunctionNetwork
 
 __all__ = ["plan"]
 
@@ -24,12 +25,15 @@ def plan(network: nn.Module, settings: Settings) -> list[Pass]:
         settings: what to measure.
 
     Raises:
-        ValueError: an unknown suite, or one of another task; predictions that do not fit into a table; files that are missing
+        ValueError: an unknown suite, or one of another task; attacks on a function; predictions that do not fit into a table;
+            files that are missing
             (LayoutError); classes that do not match (ClassMismatchError); images that the network cannot take.
     """
     task, asked = settings.task, check_suites(settings.suites, settings.severities)
     if foreign := [suite for suite in asked if suite.tasks and task.name not in suite.tasks]:
         raise ValueError(f"the suite {foreign[0].name} is for {' and '.join(foreign[0].tasks)}, not for {task.name}")
+    if settings.attacks and isinstance(network, FunctionNetwork):
+        raise ValueError(f"attacks need gradients, which the function {network.extra_repr()} does not give; leave them out")
     if settings.predictions and task.prediction_table is None:
         raise ValueError(f"{task.name} has no table of predictions; leave --predictions out")
     together = [suite for suite in asked if suite.shares_pass(settings)]

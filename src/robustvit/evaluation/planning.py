@@ -20,6 +20,7 @@ from robustvit.data.samples import DatasetSamples, SampleSet, SomeSamples
 from robustvit.evaluation.attacking import ATTACK_SUITE
 from robustvit.evaluation.passes import FilesPass, MemoryPass
 from robustvit.evaluation.settings import Settings
+from robustvit.models.functions import own_protocol
 from robustvit.tasks.base import Task
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ def protocol_for(network: nn.Module, settings: Settings, own: str, *, published:
         own: name of the suite's protocol.
         published: the files are published ones, whose numbers were made without regard to EXIF tags.
     """
-    protocol = protocol_of(settings.protocol or settings.task.protocol or own, network, settings.size)
+    default = settings.task.protocol or own_protocol(network, settings.size, own)
+    protocol = protocol_of(settings.protocol or default, network, settings.size)
     return replace(protocol, ignore_orientation=published or settings.ignore_orientation)
 
 

@@ -65,6 +65,7 @@ def _saved(folder: str, name: DenseName, config: dict[str, Any], pretrained: boo
     with buildable(folder):
         network = _dense(name, False, **{key: value for key, value in given.items() if value is not None})
     network.pretrained_cfg |= {key: cfg[key] for key in ("input_size", "mean", "std") if key in cfg}
+    network.pretrained_cfg |= {key: config[key] for key in ("label_names",) if config.get(key)}
     if pretrained:
         load_weights(network, weights_in(folder))
     return network

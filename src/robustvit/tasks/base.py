@@ -31,9 +31,10 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from robustvit.data.files_below import files_below
 from robustvit.data.layouts import open_samples
 from robustvit.data.normalisation import Normalisation
-from robustvit.data.samples import Sample, SampleSet
+from robustvit.data.samples import IMAGE_SUFFIXES, Sample, SampleSet
 from robustvit.metrics.measures import Measure, register
 from robustvit.models.registry import create_model
 from robustvit.tasks.nested import map_tensors, tensors_of
@@ -159,6 +160,12 @@ class Task(Scoring):
             raise ValueError(f"{samples.name} has the classes {', '.join(samples.classes)}; expected {', '.join(classes)}")
         return samples
 
+    def open_images(self, data: str | Path, **options: Any) -> SampleSet | None:
+        """The images of a dataset that a user names, to be predicted; None for a folder of which all images are meant."""
+        path = Path(data)
+        is_plain = path.is_dir() and any(file.suffix.lower() in IMAGE_SUFFIXES for file in files_below(path))
+        return None if is_plain else self.open(data, **options)
+
     # training
 
     def build(self, name: str, pretrained: bool, *, outputs: int, **options: Any) -> nn.Module:
@@ -216,6 +223,16 @@ class Task(Scoring):
 
     # evaluation
 
+    def with_options(self, **options: Any) -> Task:
+        """This task with what a user says about it besides its name: fields of `TASK_OPTIONS`.
+
+        Raises:
+            ValueError: a value is not possible, or the task has no such option.
+        """
+        if options:
+            raise ValueError(f"{self.name} has no option {next(iter(options))}; leave it out")
+        return self
+
     def bind_in_order(self, outputs: int) -> Task:
         """This task for a network whose outputs mean what the targets say, as in validation during training."""
         return self
@@ -235,6 +252,15 @@ class Task(Scoring):
         if given := [name for name, value in options.items() if value is not None]:
             raise ValueError(f"{self.name} has no option {given[0]}; leave it out")
         return self
+
+    def bind_images(self, network: nn.Module, samples: SampleSet, size: tuple[int, int]) -> Task:
+        """This task for one network and images whose targets nobody asks for: what it answers is called as the network says,
+        or as the dataset does where they fit.
+
+        Args:
+            network, samples, size: as of `bind`.
+        """
+        return self.bind(network, samples, size)
 
     def known(self) -> dict[str, Any]:
         """Options of `bind` that need not be found out again for other samples of the same network."""

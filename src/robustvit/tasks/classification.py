@@ -170,6 +170,14 @@ class Classification(Task):
         given: Any = dict(class_map=class_map, subset=subset, label_names=label_names_of(network))
         return replace(self, matching=match_classes(samples.classes, outputs, **given))
 
+    def bind_images(self, network: nn.Module, samples: SampleSet, size: tuple[int, int]) -> Classification:
+        """With the names of the dataset's classes where these are classes of the network."""
+        try:
+            return self.bind(network, samples, size)
+        except ClassMismatchError:
+            outputs = count_outputs(network, size)
+            return replace(self, matching=match_classes((), outputs, label_names=label_names_of(network)))
+
     def known(self) -> dict[str, Any]:
         return {"outputs": self.bound.outputs}
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from torch import nn
+
 from robustvit.metrics.measures import SHARE
 from robustvit.runtime.plugins import Registry
 from robustvit.runtime.spelling import nearest
 from robustvit.tasks.base import Task
 
-__all__ = ["TASKS", "task_named"]
+__all__ = ["TASKS", "task_for", "task_named"]
 
 TASKS: Registry[type[Task]] = Registry(
     "robustvit.tasks",
@@ -33,3 +37,17 @@ def task_named(name: str) -> Task:
             "retention and the best checkpoint need one"
         )
     return task
+
+
+def task_for(task: str | Task | None, networks: Iterable[nn.Module]) -> Task:
+    """The task that was asked for, or that of the networks: classification, where they do not say.
+
+    Raises:
+        ValueError: they are for several, or there is no such task.
+    """
+    if isinstance(task, Task):
+        return task
+    names = {task} if task is not None else {getattr(network, "task", None) or "classification" for network in networks}
+    if len(names) > 1:
+        raise ValueError(f"the networks are for {' and '.join(sorted(names))}; take those of one task at a time")
+    return task_named(names.pop())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,9 +29,13 @@ from robustvit.metrics.iou import (
     mean_class_accuracy,
     mean_iou,
 )
+from robustvit.models.functions import FunctionNetwork
 from robustvit.models.segmenter import AUXILIARY_WEIGHT
+from robustvit.runtime.evaluation_mode import evaluation_mode
 from robustvit.tasks.base import Answer, SummaryMeasures, Task
 from robustvit.tasks.class_matching import ClassMismatchError
+from robustvit.tasks.given_maps import given_maps
+from robustvit.tasks.map_classes import map_classes_of
 from robustvit.tasks.overlays import overlay
 from robustvit.tasks.per_class import ClassResult, class_result
 from robustvit.tasks.pixel_loss import pixel_cross_entropy
@@ -40,6 +45,8 @@ from robustvit.tasks.windows import Inference
 __all__ = ["Segmentation"]
 
 RIGHT, PREDICTED, LABELLED = "right", "predicted", "labelled"
+PIXELS = 2**21
+"""Whose logits are held at once: of a 2048x1024 image, or of several smaller ones."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,7 @@ class Segmentation(Task):
     Attributes:
         classes: their names; empty before `bind`.
         palette: their colours.
+        label_ids: what evaluation servers call them; None where that is not known.
         inference: how images become logits.
         divisor: of the loss, see `pixel_cross_entropy`.
     """
@@ -62,6 +70,7 @@ class Segmentation(Task):
     example_side = 360
     classes: tuple[str, ...] = ()
     palette: tuple[tuple[int, int, int], ...] = ()
+    label_ids: tuple[int, ...] | None = None
     inference: Inference = field(default_factory=Inference)
     divisor: Literal["all", "counted"] = "all"
 
@@ -78,6 +87,17 @@ class Segmentation(Task):
         """
         samples.require_targets()
         return len(samples.classes)
+
+    def open_images(self, data: str | Path, **options: Any) -> SampleSet | None:
+        """A dataset in one of the layouts, whose label maps are no images to be predicted."""
+        try:
+            samples = self.open(data, **options)
+        except LayoutError as error:
+            if not Path(data).is_dir():
+                raise
+            warnings.warn(f"{data} is taken for a plain folder, all files of which are images: {error}", stacklevel=2)
+            return None
+        return samples if samples.classes else None
 
     def with_classes(self, samples: SampleSet, classes: Sequence[str]) -> SampleSet:
         if classes and len(samples.classes) != len(classes):
@@ -105,6 +125,9 @@ class Segmentation(Task):
 
     # evaluation
 
+    def with_options(self, **options: Any) -> Segmentation:
+        return replace(self, inference=Inference(**options)) if options else self
+
     def bind_in_order(self, outputs: int) -> Segmentation:
         return self if self.classes else replace(self, classes=tuple(f"class {i}" for i in range(outputs)))
 
@@ -112,6 +135,7 @@ class Segmentation(Task):
         super().bind(network, samples, size, **options)
         if not samples.has_targets:
             raise LayoutError(f"{samples.name} has no label maps, so there is nothing to measure by; `predict` needs none")
+        self._check_inference(network)
         outputs = getattr(network, "num_classes", len(samples.classes))
         if outputs != len(samples.classes):
             raise ClassMismatchError(
@@ -120,13 +144,29 @@ class Segmentation(Task):
             )
         return replace(self, classes=tuple(samples.classes), palette=tuple(samples.palette))
 
+    def bind_images(self, network: Any, samples: Any, size: tuple[int, int]) -> Segmentation:
+        self._check_inference(network)
+        found = map_classes_of(network, _outputs(network, size), samples)
+        return replace(self, classes=found.names, palette=found.palette, label_ids=found.label_ids)
+
+    def _check_inference(self, network: nn.Module) -> None:
+        if isinstance(network, FunctionNetwork) and self.inference != Inference():
+            raise ValueError(
+                f"windows, sizes and mirrored images are for networks; the function {network.extra_repr()} is shown whole "
+                "images. Leave these options out"
+            )
+
     def predict(self, network: nn.Module, inputs: Tensor) -> list[np.ndarray]:
         """Label maps uint8 [H, W]."""
         return _maps(self.inference.stitched(network, inputs))
 
     def predict_images(self, network: nn.Module, images: Tensor, normalisation: Normalisation) -> list[np.ndarray]:
         """Label maps uint8 [H, W], from uint8 [B, 3, H, W]."""
-        return _maps(self.inference.logits(network, images, normalisation))
+        if isinstance(network, FunctionNetwork):
+            return given_maps(network.ask(images), images, len(self.classes), network.extra_repr())
+        at_once = max(1, PIXELS // (images.shape[2] * images.shape[3]))
+        parts = (self.inference.logits(network, part, normalisation) for part in images.split(at_once))
+        return [label_map for logits in parts for label_map in _maps(logits)]
 
     def tally(self, prediction: np.ndarray, target: np.ndarray) -> Tally:
         """Pixels of each class that are right, predicted and labelled."""
@@ -184,6 +224,19 @@ class Segmentation(Task):
 
     def describe(self, samples: SampleSet) -> dict[str, Any]:
         return {"classes": len(samples.classes), "inference": self.inference.describe()}
+
+
+def _outputs(network: Any, size: tuple[int, int]) -> int | None:
+    """How many classes a segmenter has, where it says so, or answers to a black image; of a function nobody knows."""
+    declared = getattr(network, "num_classes", None)
+    if isinstance(declared, int) or isinstance(network, FunctionNetwork):
+        return declared if isinstance(declared, int) else None
+    parameter = next(network.parameters(), torch.zeros(()))
+    with evaluation_mode(network):
+        answer = network(torch.zeros(1, 3, *size, device=parameter.device, dtype=parameter.dtype))
+    if not isinstance(answer, Tensor) or answer.ndim != 4:
+        raise ValueError(f"{type(network).__name__} is no segmenter: it must return logits [B, K, H, W]")
+    return answer.shape[1]
 
 
 def _maps(logits: Tensor) -> list[np.ndarray]:

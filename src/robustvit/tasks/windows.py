@@ -4,21 +4,23 @@ fit     resize into a rectangle, ratio kept          (dense predictions are publ
 window  logits of each window, summed and divided by how often each pixel was seen; the last ones are shifted back to the edge
 flip    mean with the mirrored image
 scales  mean over the image at several sizes
+
+Imports torch only where it needs it: the command line reads its flags from `Inference` before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-
-from robustvit.data.normalisation import Normalisation
 from robustvit.data.resizing import fitted_size, resize_image
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from robustvit.data.normalisation import Normalisation
 
 __all__ = ["Inference", "window_starts"]
 
@@ -38,18 +40,20 @@ class Inference:
         batch: windows at once.
     """
 
-    window: Size | None = None
-    stride: Size | None = None
-    fit: Size | None = None
+    window: Size | None = field(default=None, metadata={"metavar": "H W"})
+    stride: Size | None = field(default=None, metadata={"metavar": "DOWN RIGHT"})
+    fit: Size | None = field(default=None, metadata={"metavar": "LONG SHORT"})
     flip: bool = False
-    scales: tuple[float, ...] = (1.0,)
-    batch: int = 4
+    scales: tuple[float, ...] = field(default=(1.0,), metadata={"metavar": "X [X ...]"})
+    batch: int = field(default=4, metadata={"metavar": "N", "flag": "window_batch"})  # --batch-size counts images
 
     def __post_init__(self) -> None:
         for name in ("window", "stride", "fit"):
             size = getattr(self, name)
             if size is not None and (len(size) != 2 or min(size) < 1):
                 raise ValueError(f"{name}={size} is not possible; give two numbers of pixels, both at least 1")
+        if self.window is None and self.stride is not None:
+            raise ValueError(f"stride={self.stride} is from window to window, and there are none; give a window too")
         if self.window is not None and any(step > side for step, side in zip(self.steps, self.window, strict=True)):
             raise ValueError(f"stride={self.stride} leaves gaps between windows of {self.window}; give at most the window")
         if not self.scales or min(self.scales) <= 0 or self.batch < 1:
@@ -62,9 +66,8 @@ class Inference:
         return self.stride or (max(1, H * 3 // 4), max(1, W * 3 // 4))
 
     def describe(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "stride": None if self.window is None else self.steps}
 
-    @torch.inference_mode()
     def logits(self, network: nn.Module, images: Tensor, normalisation: Normalisation) -> Tensor:
         """uint8 [B, 3, H, W] -> float32 logits [B, K, H, W], at the size of the images.
 
@@ -73,6 +76,14 @@ class Inference:
             images: of one size.
             normalisation: of the network's input.
         """
+        import torch
+
+        with torch.inference_mode():
+            return self._mean(network, images, normalisation)
+
+    def _mean(self, network: nn.Module, images: Tensor, normalisation: Normalisation) -> Tensor:
+        import torch
+
         H, W = images.shape[2:]
         parameter = next(network.parameters(), torch.zeros(()))
         total: Tensor | None = None
@@ -88,6 +99,8 @@ class Inference:
 
     def stitched(self, network: nn.Module, inputs: Tensor) -> Tensor:
         """Normalised [B, 3, H, W] -> float32 logits [B, K, H, W] of the windows, averaged where they overlap."""
+        import torch
+
         B, _, H, W = inputs.shape
         if self.window is None or (self.window[0] >= H and self.window[1] >= W):
             return network(inputs).float()
@@ -120,18 +133,24 @@ def window_starts(length: int, window: int, step: int) -> list[int]:
 
 
 def _resized(images: Tensor, size: Size) -> Tensor:
-    """uint8 [B, 3, H, W] -> uint8 [B, 3, *size], without anti-aliasing, as the published numbers were made."""
-    if tuple(images.shape[2:]) == size:
-        return images
+    """[B, 3, H, W] -> [B, 3, *size], uint8 as uint8, without anti-aliasing, as the published numbers were made."""
+    import torch
+
+    if tuple(images.shape[2:]) == size or images.is_floating_point():
+        return _interpolated(images, size)
     return torch.stack([torch.from_numpy(resize_image(image.numpy(), size)) for image in images.cpu()])
 
 
 def _interpolated(x: Tensor, size: Size) -> Tensor:
+    import torch.nn.functional as F
+
     return x if tuple(x.shape[2:]) == size else F.interpolate(x, size, mode="bilinear", align_corners=False)
 
 
 def _hits(length: int, window: int, starts: Sequence[int]) -> Tensor:
     """[length]: in how many windows each position lies."""
+    import torch
+
     hits = torch.zeros(length)
     for start in starts:
         hits[start : start + window] += 1

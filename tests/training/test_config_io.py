@@ -176,3 +176,15 @@ def test_a_saved_configuration_is_the_same_when_read(tmp_path: Path) -> None:
     save_config(config, tmp_path / "config.yaml")
     assert load_config(tmp_path / "config.yaml") == config
     assert config_from_dict(config_to_dict(config)) == config
+
+
+def test_validation_takes_the_options_of_the_task() -> None:
+    config = load_config(None, ["task=segmentation", "validation={window: [48, 64], flip: true}"])
+    assert config.validation == {"window": (48, 64), "flip": True}
+    assert config_from_dict(config_to_dict(config)) == config
+    with refused(ConfigError, "validation.windo", "window"):
+        load_config(None, ["task=segmentation", "validation.windo=[48, 64]"])
+    with refused(ConfigError, "validation", "classification"):
+        load_config(None, ["validation.window=[48, 64]"])
+    with refused(ValueError, "stride=(60, 60)"):
+        load_config(None, ["task=segmentation", "validation={window: [48, 48], stride: [60, 60]}"])

@@ -341,6 +341,7 @@ class TrainConfig:
     Attributes:
         task: what is learned, by its name in `tasks/registry`.
         methods: name -> its config (`methods/registry`): `{"adl": AdlConfig(tau=2)}`.
+        validation: options of the task by which validation asks the network (`tasks/options`): `{"window": (512, 512)}`.
     """
 
     task: str = "classification"
@@ -352,6 +353,7 @@ class TrainConfig:
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     loop: LoopConfig = field(default_factory=LoopConfig)
     methods: Mapping[str, Any] = field(default_factory=dict)
+    validation: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_numbers(self)

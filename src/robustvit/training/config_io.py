@@ -21,6 +21,7 @@ import yaml
 from robustvit.methods.registry import METHODS, method_config
 from robustvit.runtime.files import write_whole
 from robustvit.runtime.spelling import nearest
+from robustvit.tasks.options import TASK_OPTIONS
 from robustvit.training.bounded_yaml import YamlTextError, read_yaml
 from robustvit.training.config import TrainConfig
 from robustvit.training.recipes import find_recipe
@@ -136,7 +137,7 @@ FREE = ("data.workers", "data.cache", "loop.keep", "loop.tensorboard", "loop.max
 `max_updates` has a validation there, and a line of the log."""
 
 
-ADDED = {
+ADDED: dict[str, Any] = {
     "task": "classification",
     "augment.crop_size": None,
     "augment.base_size": None,
@@ -150,6 +151,7 @@ ADDED = {
     "schedule.warmup_ratio": 1e-6,
     "loop.freeze_batchnorm": "auto",
     "loop.validate_updates": 0,
+    "validation": {},
 }
 """What configurations did not have at first, with what they meant; runs of that time can still be resumed."""
 
@@ -187,7 +189,12 @@ def _build(cls: type[Any], raw: Any, where: str) -> Any:
     values = {}
     for key, value in raw.items():
         path = f"{where}.{key}" if where else key
-        values[key] = _methods(value) if cls is TrainConfig and key == "methods" else _coerced(value, hints[key], path)
+        if cls is TrainConfig and key == "methods":
+            values[key] = _methods(value)
+        elif cls is TrainConfig and key == "validation":
+            values[key] = _task_options(value, raw.get("task", TrainConfig.task))
+        else:
+            values[key] = _coerced(value, hints[key], path)
     missing = [
         f.name
         for f in dataclasses.fields(cls)
@@ -206,6 +213,16 @@ def _methods(raw: Any) -> dict[str, Any]:
     return {
         name: _build(method_config(name), options, f"methods.{name}") for name, options in raw.items() if options is not None
     }
+
+
+def _task_options(raw: Any, task: Any) -> dict[str, Any]:
+    """The options of a task that a recipe gives, checked as its dataclass does."""
+    if not raw:
+        return {}
+    if task not in TASK_OPTIONS:
+        raise ConfigError(f"validation is {_shortened(raw)}, and {task} has no options; leave it out")
+    built = _build(TASK_OPTIONS[task], raw, "validation")
+    return {name: getattr(built, name) for name in raw}
 
 
 def _coerced(value: Any, hint: Any, where: str) -> Any:

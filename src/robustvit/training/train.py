@@ -158,7 +158,7 @@ def _validation(run: Run) -> Validation | None:
     if samples is None:
         return None
     size = max(1, run.config.loop.batch_size // run.workers.world)
-    task = run.task.bind_in_order(run.outputs)
+    task = run.task.with_options(**run.config.validation).bind_in_order(run.outputs)
     return Validation(task, samples, run.protocol, run.normalisation, size, run.workers)
 
 

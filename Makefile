@@ -33,6 +33,7 @@ benchmark: $(INSTALLED)
 	$(BIN)/python benchmarks/evaluation.py
 	$(BIN)/python benchmarks/methods.py
 	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/segmentation.py
 	$(BIN)/python benchmarks/analysis.py
 
 format: $(INSTALLED)

@@ -146,9 +146,9 @@ def class_attention_block(s: Scope, x: Tensor, heads: int) -> Tensor:
     return x + torch.cat([c, x[:, 1:]], 1)
 
 
-def fourier_position(s: Scope, grid: tuple[int, int]) -> Tensor:
+def fourier_position(s: Scope, grid: tuple[int, int], paired: bool = True) -> Tensor:
     j = torch.arange(32)
-    w = 10000 ** (2 * (j // 2) / 32)
+    w = 10000 ** (2 * (j // 2 if paired else j / 2) / 32)
     axes = []
     for n in grid:
         u = 2 * torch.pi * torch.arange(1, n + 1)[:, None] / (n + 1e-6) / w
@@ -171,16 +171,21 @@ def convnext_block(s: Scope, x: Tensor) -> Tensor:
     return x + s["gamma"][:, None, None] * y
 
 
-def hybrid_embedding(s: Scope, x: Tensor) -> Tensor:
-    b = s / "backbone"
+def hybrid_stages(b: Scope, x: Tensor) -> list[Tensor]:
     x = (b / "stem" / 1).channel_norm((b / "stem" / 0).conv(x, stride=4))
+    maps = []
     for i in range(2):
         stage = b / "stages" / i
         if i:
             x = (stage / "downsample" / 1).conv((stage / "downsample" / 0).channel_norm(x), stride=2)
         for k in range(stage.count("blocks")):
             x = convnext_block(stage / "blocks" / k, x)
-    return (s / "proj").conv(x, stride=2)
+        maps.append(x)
+    return maps
+
+
+def hybrid_embedding(s: Scope, x: Tensor) -> Tensor:
+    return (s / "proj").conv(hybrid_stages(s / "backbone", x)[-1], stride=2)
 
 
 def fan(weights: Weights, x: Tensor, heads: int | tuple[int, int], training: bool = False) -> tuple[Tensor, Tensor | None]:

@@ -25,6 +25,7 @@ from robustvit.data.scenes.dataset import Scenes
 from robustvit.evaluation.attack_examples import _chosen
 from robustvit.evaluation.evaluate import UnfinishedRunError
 from robustvit.evaluation.tallied import Tallied
+from robustvit.tasks.classification import Classification
 from robustvit.tasks.tallies import Tallies
 
 QUICK: dict[str, dict[str, Any]] = {"patch-fool": {"iterations": 2}, "patches-adversarial": {"fit_steps": 2}}
@@ -191,11 +192,11 @@ def test_the_strip_of_an_attack_shows_first_what_it_turned_then_other_right_ones
     rows["fgsm"][4] = rows["mask 1"][9] = False
     made = tallied(rows)
     names = made.ids
-    assert _chosen(made, "fgsm", 1) == [names[4]]
-    assert _chosen(made, "mask 1", 1) == [names[9]]
-    assert _chosen(made, "fgsm", 3) == [names[i] for i in (4, 1, 6)]
-    assert _chosen(made, "fgsm", 7) == [names[i] for i in (4, 1, 2, 6, 9, 0, 5)]
-    assert _chosen(tallied(dict.fromkeys(rows, [False] * 10)), "fgsm", 3) == [names[i] for i in (0, 3, 6)]
+    assert _chosen(Classification(), made, "fgsm", 1) == [names[4]]
+    assert _chosen(Classification(), made, "mask 1", 1) == [names[9]]
+    assert _chosen(Classification(), made, "fgsm", 3) == [names[i] for i in (4, 1, 6)]
+    assert _chosen(Classification(), made, "fgsm", 7) == [names[i] for i in (4, 1, 2, 6, 9, 0, 5)]
+    assert _chosen(Classification(), tallied(dict.fromkeys(rows, [False] * 10)), "fgsm", 3) == [names[i] for i in (0, 3, 6)]
 
 
 def test_attacks_stand_beside_suites(model: Any) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import robustvit as rv
 from robustvit.methods.base import Method, MethodContext, Mix, Step
+from robustvit.tasks.base import Task
 from robustvit.tasks.classification import Classification
 from robustvit.training.forward import Forward, TrainedNetwork, needs_of
 
@@ -30,10 +31,11 @@ def make_step(
     epoch: float = 0.0,
     view: Tensor | None = None,
     mix: Mix | None = None,
+    task: Task | None = None,
 ) -> Step:
     """A step up to the methods' terms, by the forward pass of the loop."""
     B = len(images)
-    needs, task = needs_of(methods), Classification()
+    needs, task = needs_of(methods), task or Classification()
     forward = Forward(TrainedNetwork(network, task, needs.token_logits), network, task, needs)
     labels = torch.arange(B) % num_classes if labels is None else labels
     targets = F.one_hot(labels, num_classes).float() if targets is None else targets

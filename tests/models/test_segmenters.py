@@ -10,9 +10,11 @@ import torch
 from dense_weights import SEGMENTATION, SEGMENTERS, assert_described, dense_keys, dense_weights
 from reference_weights import reference_input
 from refusals import refused
+from torch.nn import functional as F
 
 import robustvit as rv
 from robustvit.models.exporting import export_program
+from robustvit.models.heads.segformer import SegFormerHead
 from robustvit.runtime.weights import CheckpointError
 
 FAMILIES = [
@@ -183,3 +185,19 @@ def test_dense_names_are_listed_on_request_only() -> None:
 def test_what_cannot_be_built_is_refused(name: str, options: dict[str, object], named: str) -> None:
     with refused(ValueError, named):
         rv.create_model(name, **options)
+
+
+def test_the_head_is_the_published_one_with_its_products_in_another_order() -> None:
+    torch.manual_seed(0)
+    head = SegFormerHead((6, 7, 8, 8), 5, embed_dim=12, drop_rate=0.0).double().train()
+    levels = [torch.randn(2, C, side, side + 2).double() for C, side in ((6, 16), (7, 8), (8, 4), (8, 4))]
+    wide = []
+    for embed, level in zip(head.embeds, levels, strict=True):
+        z = embed(level.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        wide.append(F.interpolate(z, levels[0].shape[2:], mode="bilinear", align_corners=False))
+    published = head.classifier(head.fuse(torch.cat(wide[::-1], 1)))
+    found = []
+    for logits in (published, head(levels)):
+        gradients = torch.autograd.grad(logits.square().mean(), list(head.parameters()))
+        found.append([logits.detach(), *gradients])
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-12)

@@ -57,8 +57,9 @@ def analyze(
     """Looks into networks.
 
     Args:
-        models: name -> classifier; left as it was.
-        images: an image, a folder of images or of class folders, or what else `open_samples` takes.
+        models: name -> network, all of one task; left as it was. Of segmenters, the backbone is looked at; studies of a
+            classifier's answers refuse them.
+        images: an image, a folder of images or of class folders, or what else `Task.open` takes.
         what: of `STUDIES`, or "all": then what a network cannot do is left out, with the reason.
         options: of all studies, `AnalysisOptions`; each uses those that concern it.
         limit: look only at the first so many images.
@@ -146,6 +147,11 @@ def _tell_cost(estimated: Estimated | None, plan: Plan) -> None:
 def _check(models: Mapping[str, nn.Module], limit: int | None, output: str | Path | None, resume: bool) -> None:
     if not models:
         raise ValueError("there is no network to look into; give at least one, such as fan_vit_nano")
+    tasks = sorted({getattr(network, "task", None) or "classification" for network in models.values()})
+    if len(tasks) > 1:
+        raise ValueError(
+            f"these networks are for {' and '.join(tasks)}, and see other images; analyze those of one task at a time"
+        )
     if limit is not None and limit < 1:
         raise ValueError(f"limit={limit} is not possible; give at least 1")
     if output is None and resume:

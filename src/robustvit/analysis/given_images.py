@@ -1,4 +1,4 @@
-"""The images that somebody gave: a file, a folder, or whatever `open_samples` takes."""
+"""The images that somebody gave: a file, a folder, or whatever `Task.open` takes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from robustvit.data.readers.loose_images import loose_images
 from robustvit.data.sample_digest import add_samples
 from robustvit.data.samples import IMAGE_SUFFIXES, Sample, SampleSet, SomeSamples
 from robustvit.runtime.fingerprint import Digest
+from robustvit.tasks.base import Task
 
 __all__ = ["MixedSamples", "images_at"]
 
@@ -46,7 +47,13 @@ class MixedSamples:
 
 
 def images_at(
-    images: Any, size: tuple[int, int], limit: int | None = None, seed: int = 0, *, ignore_orientation: bool = False
+    images: Any,
+    size: tuple[int, int],
+    limit: int | None = None,
+    seed: int = 0,
+    *,
+    ignore_orientation: bool = False,
+    task: Task | None = None,
 ) -> SampleSet:
     """The images of a file, of a folder, or of whatever `open_samples` takes; the first `limit` of them.
 
@@ -58,13 +65,15 @@ def images_at(
         limit: how many.
         seed: of the mixing.
         ignore_orientation: see `read_image`.
+        task: whose datasets are opened, where they are not images alone; None for classification.
     """
     found: SampleSet | None = images
     if isinstance(images, str | Path):
         found = loose_images(Path(images), ignore_orientation=ignore_orientation)
         if found is None:
             try:
-                found = open_samples(images, scene_size=size, ignore_orientation=ignore_orientation)
+                opened = open_samples if task is None else task.open
+                found = opened(images, scene_size=size, ignore_orientation=ignore_orientation)
             except LayoutError:
                 _check_folder(Path(images))
                 raise

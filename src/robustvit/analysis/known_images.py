@@ -20,6 +20,8 @@ def show_known(subjects: Mapping[str, Subject], count: int) -> str:
         subjects: networks, each with the same images; `Subject.shown` is set.
         count: how many.
     """
+    if not any(subject.is_classifier for subject in subjects.values()):
+        return "Figures show the first images."
     labelled = [subject for subject in subjects.values() if subject.targets is not None]
     if not labelled:
         return "The images have no labels that fit the networks, so that nobody can tell which of them the networks know."

@@ -16,7 +16,6 @@ from robustvit.data.sample_digest import add_samples
 from robustvit.evaluation.network_outputs import outputs_part
 from robustvit.runtime.fingerprint import VERSION, Digest, fingerprint
 from robustvit.runtime.memory import fits_memory
-from robustvit.tasks.classification import Classification
 
 __all__ = ["Plan", "PlannedStudy", "make_plan"]
 
@@ -72,7 +71,7 @@ class Plan:
             networks.add_network(subject.network)
             how.add(subject.protocol, subject.targets)
             add_samples(samples, subject.pictures)
-        outputs = outputs_part([(Classification(), s.network, s.protocol.size) for s in self.subjects.values()])
+        outputs = outputs_part([(s.task, s.network, s.protocol.size) for s in self.subjects.values()])
         parts: dict[str, Digest | str] = {
             "networks": networks,
             "network outputs": outputs,

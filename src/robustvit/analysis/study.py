@@ -76,6 +76,7 @@ class Study(ABC, Generic[OwnOptions]):
     Attributes:
         name: in `--what`, in results, and its key in the registry.
         summary: what it shows, in the table of the docs.
+        tasks: names of the tasks whose networks it looks at; empty for all, because it reads no answers.
         needs: what must be there; () for a study that needs not even a network, and is made once for all of them.
         options: the dataclass of its options.
         shows_images: whether its figures show images, which then are ones that the networks know.
@@ -86,6 +87,7 @@ class Study(ABC, Generic[OwnOptions]):
 
     name: ClassVar[str]
     summary: ClassVar[str]
+    tasks: ClassVar[tuple[str, ...]] = ()
     needs: ClassVar[tuple[Need, ...]] = (ANY_NETWORK,)
     options: type[OwnOptions]
     shows_images: ClassVar[bool] = False
@@ -111,6 +113,8 @@ class Study(ABC, Generic[OwnOptions]):
 
     def obstacle(self, subject: Subject, options: OwnOptions) -> str | None:
         """Why this network cannot be studied; None where it can."""
+        if self.tasks and subject.task.name not in self.tasks:
+            return f"it reads what networks answer in {' and '.join(self.tasks)}, and this one is for {subject.task.name}"
         reasons = (need.obstacle(subject) for need in self.needed(options))
         first = next((reason for reason in reasons if reason is not None), None)
         return _tiling_obstacle(subject) if first is None and self.covers_patches(options) else first

@@ -23,7 +23,11 @@ from robustvit.recording.block_outputs import check_blocks
 from robustvit.recording.tape import NothingRecordedError, has_attention
 from robustvit.runtime.evaluation_mode import evaluation_mode
 from robustvit.runtime.interruption import check_interrupted
+from robustvit.tasks.base import Task
 from robustvit.tasks.class_matching import ClassMismatchError, label_names_of, match_classes
+from robustvit.tasks.classification import Classification
+from robustvit.tasks.nested import tensors_of
+from robustvit.tasks.registry import task_named
 
 __all__ = ["Batch", "Subject", "make_subject"]
 
@@ -39,7 +43,7 @@ class Batch:
     Attributes:
         ids: one per image.
         pixels: uint8 [B, 3, H, W].
-        labels: int64 [B], positions among the outputs of the network.
+        labels: int64 [B], positions among the outputs of a classifier; of other networks NO_LABEL.
     """
 
     ids: tuple[str, ...]
@@ -56,13 +60,14 @@ class Subject:
         network: in evaluation mode.
         pictures: the images to look at.
         protocol: how an image becomes the input.
-        targets: class of the images -> output; None where labels are missing or do not fit.
+        targets: class of the images -> output; None where labels are missing or do not fit, or the network is no classifier.
         batch_size: images at once.
         progress: called with (images seen, in all) during a pass.
         skipped: id -> why it could not be read.
         enlarged: ids of images that are lower or narrower than the input.
         kept: id -> decoded image, of the first ones, so that a second look costs nothing.
         shown: ids of the images that figures show; None for the first ones.
+        task: of the network.
     """
 
     name: str
@@ -76,15 +81,23 @@ class Subject:
     enlarged: set[str] = field(default_factory=set)
     kept: dict[str, Tensor] = field(default_factory=dict)
     shown: tuple[str, ...] | None = None
+    task: Task = field(default_factory=Classification)
+
+    @property
+    def is_classifier(self) -> bool:
+        """Whether it answers with a class of the image, which is right or wrong."""
+        return self.task.name == Classification.name
 
     @property
     def truth(self) -> str:
         """Where labels come from."""
+        if not self.is_classifier:
+            return "no labels: what the network answers is not looked at"
         return "labels of the images" if self.targets is not None else "the network's own answers to the clean images"
 
     @cached_property
     def pixel_network(self) -> PixelNetwork:
-        return PixelNetwork(self.network)
+        return PixelNetwork(self.network, task=self.task)
 
     @cached_property
     def device(self) -> torch.device:
@@ -193,8 +206,8 @@ class Subject:
         """
         batch = self.only()
         with evaluation_mode(self.network):
-            logits = self.pixel_network(self.unit(batch.pixels))
-        if not logits.isfinite().all():
+            answer = tensors_of(self.pixel_network(self.unit(batch.pixels)))
+        if not all(part.isfinite().all() for part in answer):
             raise ValueError(
                 f"{self.name} answers image {batch.ids[0]} with numbers that are not finite (NaN or infinity), so that "
                 "nothing can be found out about it; are these the weights that you mean?"
@@ -226,6 +239,8 @@ class Subject:
             return None
 
     def _labels(self, pictures: list[Sample], pixels: Tensor) -> Tensor:
+        if not self.is_classifier:
+            return torch.full((len(pictures),), NO_LABEL, device=self.device)
         if self.targets is not None:
             return torch.tensor([self._target(picture) for picture in pictures], device=self.device)
         with evaluation_mode(self.network):
@@ -256,7 +271,7 @@ def make_subject(
 
     Args:
         name: of the network.
-        network: any classifier.
+        network: of any task.
         images: see `images_at`.
         options: their seed orders the images, and their batch size divides them.
         limit: look only at the first so many images.
@@ -268,7 +283,13 @@ def make_subject(
         ValueError: there are no images, or a class map does not fit.
     """
     protocol = replace(protocol_of("model", network, size), ignore_orientation=ignore_orientation)
-    pictures = images_at(images, protocol.size, limit, options.seed, ignore_orientation=ignore_orientation)
+    task = task_named(getattr(network, "task", None) or Classification.name)
+    how: dict[str, Any] = dict(ignore_orientation=ignore_orientation, task=task)
+    pictures = images_at(images, protocol.size, limit, options.seed, **how)
+    if task.name != Classification.name:
+        if class_map is not None:
+            raise ValueError(f"class_map is for classifiers, and {name} is for {task.name}; leave it out")
+        return Subject(name, network, pictures, protocol, None, options.batch_size, task=task)
     if class_map is None and _first_label(pictures) == NO_LABEL:
         return Subject(name, network, pictures, protocol, None, options.batch_size)
     outputs = getattr(network, "num_classes", None)

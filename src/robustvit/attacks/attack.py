@@ -11,10 +11,10 @@ from torch import Tensor
 
 from robustvit.attacks.options import Option, grey, options_of
 from robustvit.attacks.pixel_network import PixelNetwork, check_pixels
-from robustvit.metrics.measures import Measure, register
+from robustvit.metrics.measures import ACCURACY, Measure, register
 from robustvit.runtime.randomness import keyed_seed
 
-__all__ = ["FIT_BATCH", "Attack", "Batches", "SampleIds", "accuracy_key", "accuracy_measure"]
+__all__ = ["FIT_BATCH", "Attack", "Batches", "SampleIds", "accuracy_measure", "score_key"]
 
 SampleIds = Sequence[int | str]
 
@@ -25,9 +25,9 @@ Batches = Iterator[Tensor]
 """Pixels float [16, 3, H, W] in 0 .. 1, without end."""
 
 
-def accuracy_key(attack: str) -> str:
-    """The key of the accuracy under an attack of this name."""
-    return f"{attack.replace('-', '_')}_accuracy"
+def score_key(attack: str, primary: str) -> str:
+    """The key of the primary measure of a task, such as "accuracy", under an attack of this name."""
+    return f"{attack.replace('-', '_')}_{primary}"
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,14 @@ class Attack(ABC):
 
     Attributes:
         name: on the command line and in results.
+        tasks: names of the tasks whose targets and answers it understands; empty for all that can be attacked, because it
+            asks them for their losses.
         label: in pages and tables.
         summary: what it does, in a line.
         needs: what a network must have, in a line.
         settings_class: of `settings`; says in its docstring what each attribute means.
         presets: name -> settings to start from, the first by default; {} for an attack without.
-        measures: of its results: `accuracy_measure`, and what else it is measured by.
+        measures: of its results on classifiers: `accuracy_measure`, and what else it is measured by.
         fit_remedy: what to do where the images it learns from (`ready`) do not fit memory.
         settings: of this attack.
     """
@@ -96,9 +98,24 @@ class Attack(ABC):
         return self.name.replace("-", "_")
 
     @classmethod
-    def accuracy_key(cls) -> str:
-        """Of the measure of what it leaves."""
-        return accuracy_key(cls.name)
+    def score_measure(cls, primary: Measure) -> Measure:
+        """The primary measure of a task under this attack, registered."""
+        key = score_key(cls.name, primary.key)
+        own = next((measure for measure in cls.measures if measure.key == key), None)
+        return own or register(
+            Measure(
+                key,
+                f"{primary.label} under {cls.label}",
+                f"{primary.meaning} Under {cls.label}: {cls.summary}.",
+                unit=primary.unit,
+                higher_is_better=primary.higher_is_better,
+                family="attack",
+                ranks=True,
+                claim=f"has {{}} {primary.words} under {cls.label}",
+                under=cls.label,
+                order=cls.measures[0].order,
+            )
+        )
 
     @property
     def worst_key(self) -> str:
@@ -158,7 +175,7 @@ class Attack(ABC):
         Args:
             model: the network to mislead; left as it was.
             images: float [B, 3, H, W] in 0 .. 1.
-            labels: int64 [B], the truth.
+            labels: int64 [B], the truth; of a segmenter integers [B, H, W], 255 where nobody knows.
             seed, sample_ids: what happens to an image depends on (seed, its id) alone; ids are 0, 1, ... by default.
         """
         return self.run(model, images, labels, seed, check_pixels(images, labels, sample_ids))
@@ -176,7 +193,7 @@ def accuracy_measure(name: str, label: str, meaning: str, under: str, order: int
         label, meaning, order: see `Measure`.
         under: what the images are under, for headlines: "PGD".
     """
-    key, claim = f"{name.replace('-', '_')}_accuracy", f"gets {{}} right under {under}"
+    key, claim = score_key(name, ACCURACY.key), f"gets {{}} right under {under}"
     return register(Measure(key, label, meaning, family="attack", ranks=True, claim=claim, under=under, order=order))
 
 

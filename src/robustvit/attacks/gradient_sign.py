@@ -5,6 +5,8 @@ TAP and ADL, Table I, report PGD-5 with RVT's step.
 
 x_0     = clip(x + u),  u ~ U(-eps, eps)
 x_{t+1} = clip_[0, 1]( clip_[x - eps, x + eps]( x_t + step sign grad CE(f(x_t), y) ) )
+
+CE is what the task says (`Task.attack_losses`): of a segmenter, the mean over the labelled pixels of an image.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from robustvit.attacks.attack import Attack, SampleIds, accuracy_measure
@@ -22,6 +23,7 @@ from robustvit.attacks.pixel_network import PixelNetwork, check_pixels, frozen
 from robustvit.runtime.interruption import check_interrupted
 from robustvit.runtime.number_checks import check_numbers
 from robustvit.runtime.randomness import KeyedDraws
+from robustvit.tasks.classification import Classification
 
 __all__ = ["PGD_PRESETS", "Fgsm", "FgsmSettings", "Pgd", "PgdSettings", "fgsm", "pgd"]
 
@@ -97,7 +99,7 @@ def pgd(
     Args:
         model: pixels in 0 .. 1 -> logits, see `PixelNetwork`; attacked in evaluation mode and left as it was.
         images: float [B, 3, H, W] in 0 .. 1.
-        labels: int64 [B], the truth.
+        labels: int64 [B], the truth; of a segmenter [B, H, W], 255 where nobody knows.
         settings: of `PGD_PRESETS`, or your own.
         seed, sample_ids: the random start of an image depends on (seed, its id) alone; ids are 0, 1, ... by default.
     """
@@ -127,13 +129,20 @@ def fgsm(model: nn.Module, images: Tensor, labels: Tensor, eps: float = 1 / 255)
 
 
 def loss_gradient(model: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
-    """Of the sum of the cross-entropies, so that an image's gradient does not depend on its batch."""
+    """Of the sum of the losses of the images, so that an image's gradient does not depend on its batch."""
     with torch.enable_grad():
         x = x.detach().requires_grad_()
-        losses = F.cross_entropy(model(x).float(), labels, reduction="none")
+        losses = losses_of(model, x, labels)
         gradient = torch.autograd.grad(losses.sum(), x)[0]
     check_gradient(gradient, losses)
     return gradient
+
+
+def losses_of(model: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
+    """[B]: what the task of a `PixelNetwork` says; of any other module, the cross-entropy of its logits."""
+    if isinstance(model, PixelNetwork):
+        return model.losses(x, labels)
+    return Classification().attack_losses(model(x), labels)
 
 
 def check_gradient(gradient: Tensor, losses: Tensor) -> None:
@@ -163,6 +172,7 @@ class Fgsm(Attack):
     label = "FGSM"
     summary = "one step of eps along the sign of the gradient"
     needs = "gradients"
+    tasks = ()
     settings_class = FgsmSettings
     presets = {name: FgsmSettings(preset.eps) for name, preset in PGD_PRESETS.items()}
     measures = (
@@ -190,6 +200,7 @@ class Pgd(Attack):
     label = "PGD"
     summary = "several steps within eps, from a random start; the last iterate counts"
     needs = "gradients"
+    tasks = ()
     settings_class = PgdSettings
     presets = PGD_PRESETS
     measures = (

@@ -1,28 +1,34 @@
-"""What every attack works on: a classifier of pixels in 0 .. 1, frozen while it is attacked."""
+"""What every attack works on: a network of pixels in 0 .. 1 with what it is to be wrong about, frozen while it is attacked."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from robustvit.data.normalisation import Normalisation
 from robustvit.metrics.class_subset import keep_classes
-from robustvit.models.class_logits import class_logits
 from robustvit.runtime.memory import is_out_of_memory
+from robustvit.tasks.base import Task
+from robustvit.tasks.classification import Classification
+from robustvit.tasks.nested import tensors_of
 
 __all__ = ["PixelNetwork", "check_network", "check_pixels", "device_of", "frozen"]
 
 
 class PixelNetwork(nn.Module):
-    """`f(x) = network((x - mean) / std)`: pixels [B, 3, H, W] in 0 .. 1 -> logits [B, K] in float32.
+    """`f(x) = network((x - mean) / std)`: pixels [B, 3, H, W] in 0 .. 1 -> logits in float32.
+
+    Those of a classifier are [B, K], of a segmenter [B, K, H, W].
 
     Args:
-        network: a classifier of normalised images.
+        network: of normalised images.
         mean, std: of its normalisation; None takes the network's own (timm's `pretrained_cfg`).
         columns: outputs that compete; None for all.
+        task: says what the network answers and what it loses by; None for classification.
     """
 
     def __init__(
@@ -31,20 +37,27 @@ class PixelNetwork(nn.Module):
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
         columns: Sequence[int] | None = None,
+        *,
+        task: Task | None = None,
     ) -> None:
         super().__init__()
         own = Normalisation.of(network)
         self.network = network
         self.mean, self.std = tuple(mean or own.mean), tuple(std or own.std)
         self.columns = None if columns is None else list(columns)
+        self.task = Classification() if task is None else task
 
     def normalise(self, pixels: Tensor) -> Tensor:
         return Normalisation(self.mean, self.std)(pixels)
 
-    def forward(self, pixels: Tensor) -> Tensor:
+    def forward(self, pixels: Tensor) -> Any:
         x = self.normalise(pixels)
-        logits = class_logits(self.network(x.to(next(self.network.parameters(), x).dtype)), self.network, len(x)).float()
-        return logits if self.columns is None else keep_classes(logits, self.columns)
+        answer = self.task.attacked_answer(self.network, x.to(next(self.network.parameters(), x).dtype))
+        return answer if self.columns is None else keep_classes(answer, self.columns)
+
+    def losses(self, pixels: Tensor, targets: Tensor) -> Tensor:
+        """[B]: what an attack makes large."""
+        return self.task.attack_losses(self(pixels), targets)
 
 
 def channels(values: Sequence[float], like: Tensor) -> Tensor:
@@ -82,18 +95,18 @@ def check_network(model: PixelNetwork, size: tuple[int, int]) -> None:
     with frozen(model), torch.enable_grad():
         x = torch.full((1, 3, H, W), 0.5, device=device, requires_grad=True)
         try:
-            logits = model(x)
+            answer = list(tensors_of(model(x)))
         except (RuntimeError, AssertionError, ValueError) as error:
             if is_out_of_memory(error):
                 raise
             kind = type(model.network).__name__
             told = str(error).strip().partition("\n")[0]
             raise ValueError(f"{kind} does not take images of {H}x{W} pixels ({told}); give a size that it takes") from error
-    if not logits.requires_grad:
+    if not any(part.requires_grad for part in answer):
         raise ValueError(
             f"the outputs of {type(model.network).__name__} have no gradient with respect to the image, which attacks follow"
         )
-    if not logits.isfinite().all():
+    if not all(part.isfinite().all() for part in answer):
         raise ValueError(
             f"{type(model.network).__name__} answers a grey image with numbers that are not finite (NaN or infinity); are "
             "these the weights that you mean?"
@@ -104,7 +117,7 @@ def check_pixels(images: Tensor, labels: Tensor, seeds: Sequence[int | str] | No
     """The seeds of the samples, 0, 1, ... where none are given.
 
     Raises:
-        ValueError: the images are not pixels in 0 .. 1, or there is not a label and a seed for each.
+        ValueError: the images are not pixels in 0 .. 1, or there is not a label (or a label map) and a seed for each.
     """
     if images.ndim != 4 or images.shape[1] != 3 or not images.is_floating_point():
         raise ValueError(f"attacks take float pixels [B, 3, H, W] in 0 .. 1, got {images.dtype} {list(images.shape)}")
@@ -113,8 +126,9 @@ def check_pixels(images: Tensor, labels: Tensor, seeds: Sequence[int | str] | No
             f"attacks take pixels in 0 .. 1, got values from {images.min():.3g} to {images.max():.3g}; do not normalise them: "
             "the network does (`PixelNetwork`)"
         )
-    if labels.shape != images.shape[:1]:
-        raise ValueError(f"{len(images)} images need as many labels, got {list(labels.shape)}")
+    B, _, H, W = images.shape
+    if tuple(labels.shape) not in ((B,), (B, H, W)):
+        raise ValueError(f"{B} images need as many labels [{B}], or label maps [{B}, {H}, {W}], got {list(labels.shape)}")
     chosen: list[int | str] = list(range(len(images))) if seeds is None else list(seeds)
     if len(chosen) != len(images):
         raise ValueError(f"{len(images)} images need as many seeds, got {len(chosen)}")

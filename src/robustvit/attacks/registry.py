@@ -8,6 +8,7 @@ from typing import Any
 from robustvit.attacks.attack import Attack
 from robustvit.runtime.plugins import Registry
 from robustvit.runtime.spelling import nearest
+from robustvit.tasks.registry import TASKS
 
 __all__ = ["ATTACKS", "build_attack", "register_measures"]
 
@@ -42,6 +43,8 @@ def build_attack(name: str, options: Mapping[str, Any] | None = None) -> Attack:
 
 
 def register_measures() -> None:
-    """Imports all attacks, which registers their measures."""
-    for name in ATTACKS:
-        ATTACKS[name]
+    """Imports all attacks, which registers their measures, and those of every task that they can be made in."""
+    for attack in ATTACKS.values():
+        for name, task in TASKS.items():
+            if task.can_be_attacked and (not attack.tasks or name in attack.tasks):
+                attack.score_measure(task.primary)

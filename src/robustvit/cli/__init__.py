@@ -38,7 +38,7 @@ COMMANDS = {
     "predict": Command("robustvit.cli.predict", "write what a network says about images or a film: maps, overlays, answers"),
     "analyze": Command("robustvit.cli.analyze", "look inside networks: attention, stability, token clusters, noise"),
     "sweep": Command("robustvit.cli.sweep", "train and measure a grid of settings and seeds (ablations): mean and spread"),
-    "attack": Command("robustvit.cli.attack", "measure how much of a classifier's accuracy survives attacks on its images"),
+    "attack": Command("robustvit.cli.attack", "measure how much of a network's accuracy survives attacks on its images"),
     "corrupt": Command("robustvit.cli.corrupt", "write a corrupted copy of a dataset: ImageNet-C, Cityscapes-C, COCO-C"),
     "demo": Command("robustvit.cli.demo", "train a plain and a robust network in minutes, measure both, write a report"),
 }

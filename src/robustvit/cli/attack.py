@@ -44,7 +44,7 @@ def attack(
     flags: Annotated[AttackFlags, tyro.conf.arg(name="")],
     task_flags: Annotated[TaskFlags, tyro.conf.arg(name="")],
 ) -> None:
-    """Measure how much of a classifier's accuracy survives attacks on its images.
+    """Measure how much of a network's accuracy (of a segmenter's mIoU) survives attacks on its images.
 
     Args:
         models: NAME (published weights are fetched), NAME=FILE, FILE, hf-hub:ID or local-dir:FOLDER, as for eval. Several are
@@ -84,10 +84,11 @@ def _accuracies(results: Results) -> Table:
 
 def _perturbation(model: ModelResults, key: str) -> tuple[str, str, str]:
     """Of the attack whose accuracy this is, the mean over its rows."""
-    from robustvit.attacks.attack import accuracy_key
+    from robustvit.attacks.attack import score_key
     from robustvit.report.attacks import mean_changes
 
-    made = [name for measurement in model.measurements for name in measurement.attacks if accuracy_key(name) == key]
+    names = (name for measurement in model.measurements for name in measurement.attacks)
+    made = [name for name in names if score_key(name, model.primary) == key]
     changes = mean_changes(model, made[0]) if made else None
     if changes is None:
         return "", "", ""

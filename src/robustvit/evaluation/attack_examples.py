@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
@@ -15,8 +17,9 @@ from robustvit.evaluation.examples import data_uri, example_image
 from robustvit.evaluation.passes import Pass
 from robustvit.evaluation.results import AttackedImage, AttackExample, ExampleImage
 from robustvit.evaluation.tallied import Tallied
-from robustvit.tasks.classification import correct
 from robustvit.tasks.passes import predict_images
+from robustvit.tasks.scoring import Scoring
+from robustvit.tasks.tallies import Tallies
 
 __all__ = ["make_attack_examples"]
 
@@ -28,9 +31,10 @@ SCALES = (1, 2, 5, 10, 20, 50, 100, 200)
 
 def make_attack_examples(planned: Pass, tallied: Tallied, count: int) -> tuple[AttackExample, ...]:
     """For each attack, images spread over the dataset: those that this attack turned from right to wrong; where it fooled
-    fewer, then others that were right, then any.
+    fewer, then others that were right, then any. Where an answer is not just right or wrong, those that lost most.
 
-    They are attacked again, in one batch. That gives what was measured, but for AutoAttack in groups, which are others then.
+    They are attacked again, in one batch (of each size). That gives what was measured, but for AutoAttack in groups, which
+    are others then.
 
     Args:
         planned: the pass with the attacks.
@@ -38,16 +42,29 @@ def make_attack_examples(planned: Pass, tallied: Tallied, count: int) -> tuple[A
         count: of images for each attack, at most `MOST`.
     """
     attacker = planned.attacker()
-    chosen = {attack.name: _chosen(tallied, attack.rows[0], min(count, MOST)) for attack in planned.attacks}
+    most = min(count, MOST)
+    chosen = {attack.name: _chosen(planned.scoring, tallied, attack.rows[0], most) for attack in planned.attacks}
     samples = _found(planned, {name for names in chosen.values() for name in names})
     examples: list[AttackExample] = []
     for attack, names in chosen.items():
-        examples += _under_attack(attacker, planned, attack, [samples[name] for name in names])
+        for images in _of_one_size(planned, [samples[name] for name in names]):
+            examples += _under_attack(attacker, planned, attack, *images)
     return tuple(examples)
 
 
-def _under_attack(attacker: Attacker, planned: Pass, attack: str, samples: list[Sample]) -> list[AttackExample]:
-    images = torch.stack([planned.protocol.apply(sample.open()) for sample in samples])
+def _of_one_size(planned: Pass, samples: list[Sample]) -> Iterator[tuple[list[Sample], Tensor]]:
+    """Samples with their images uint8 [b, 3, H, W], those of one size together."""
+    sizes: dict[torch.Size, list[tuple[Sample, Tensor]]] = {}
+    for sample in samples:
+        image = planned.protocol.apply(sample.open())
+        sizes.setdefault(image.shape, []).append((sample, image))
+    for same in sizes.values():
+        yield [sample for sample, _ in same], torch.stack([image for _, image in same])
+
+
+def _under_attack(
+    attacker: Attacker, planned: Pass, attack: str, samples: list[Sample], images: Tensor
+) -> list[AttackExample]:
     targets = [planned.task.target(sample, planned.samples) for sample in samples]
     clean = _answers(planned, images, CLEAN, targets)
     pixels = next(attacker.rows(images, targets, [s.id for s in samples], only=attack)).cpu()  # one mask of several will do
@@ -60,14 +77,24 @@ def _under_attack(attacker: Attacker, planned: Pass, attack: str, samples: list[
     return examples
 
 
-def _chosen(tallied: Tallied, row: str, count: int) -> list[str]:
+def _chosen(scoring: Scoring, tallied: Tallied, row: str, count: int) -> list[str]:
     """Ids of the images to show for an attack, of which `row` is the first row."""
-    right = correct(tallied.row(CLEAN))
-    fooled = right & ~correct(tallied.row(Condition(row)))
+    before, after = (_score_of_each(scoring, tallied.row(condition)) for condition in (CLEAN, Condition(row)))
+    if not scoring.is_share:
+        order = np.argsort(-np.nan_to_num(before - after), kind="stable")
+        return [tallied.ids[i] for i in order[:count]]
+    right = before == 1
+    fooled = right & ~(after == 1)
     wanted: list[str] = []
     for group in (fooled, right & ~fooled, ~right):
         wanted += _spread([tallied.ids[i] for i in group.nonzero()[0]], count - len(wanted))
     return wanted
+
+
+def _score_of_each(scoring: Scoring, tallies: Tallies) -> np.ndarray:
+    """[N]: the primary measure of every sample by itself."""
+    alone = np.ones((1, 1))
+    return np.array([scoring.score(tallies.of([i]), alone)[scoring.primary.key][0] for i in range(len(tallies))])
 
 
 def _found(planned: Pass, names: set[str]) -> dict[str, Sample]:
@@ -86,7 +113,7 @@ def _spread(names: list[str], count: int) -> list[str]:
     return [names[i * len(names) // count] for i in range(count)]
 
 
-def _answers(planned: Pass, images: Tensor, condition: Condition, targets: Sequence[int]) -> list[ExampleImage]:
+def _answers(planned: Pass, images: Tensor, condition: Condition, targets: Sequence[Any]) -> list[ExampleImage]:
     predictions = predict_images(planned.task, planned.network, images, planned.normalisation)
     pixels = images if images.dtype == torch.uint8 else (images * 255).round().byte()
     rows = zip(pixels, predictions, targets, strict=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -42,7 +43,7 @@ class Attacker:
     """Attacks one network, after whatever the attacks have to learn.
 
     Args:
-        model: pixels in 0 .. 1 -> logits of the outputs that compete.
+        model: pixels in 0 .. 1 -> what the task answers.
         attacks: to make.
         images, protocol: of the evaluation, for attacks that learn.
         seed: of the run.
@@ -69,17 +70,17 @@ class Attacker:
             self.ready = ready
         return self.ready
 
-    def rows(self, images: Tensor, labels: Sequence[int], ids: Sequence[str], only: str | None = None) -> Iterator[Tensor]:
+    def rows(self, images: Tensor, labels: Sequence[Any], ids: Sequence[str], only: str | None = None) -> Iterator[Tensor]:
         """For every row of every attack, the attacked images float [B, 3, H, W] in 0 .. 1.
 
         Args:
             images: uint8 [B, 3, H, W], clean.
-            labels: positions among the outputs that compete.
+            labels: targets of the task: of a classifier, positions among the outputs that compete.
             ids: of the images.
             only: the name of an attack; None for all.
         """
         device = _device(self.model)
-        x, y = images.to(device).float() / 255, torch.as_tensor(labels, device=device)
+        x, y = images.to(device).float() / 255, self.model.task.collate(labels).to(device)
         for attack in (attack for attack in self.prepare() if only in (None, attack.name)):
             for row in range(len(attack.rows)):
                 attacked = attack(self.model, x, y, seed=attack.row_seed(self.seed, row), sample_ids=ids)

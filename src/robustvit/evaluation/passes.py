@@ -149,7 +149,7 @@ class Pass(ABC):
     def attacker(self) -> Attacker:
         """Who makes the attacks."""
         mean, std = astuple(self.normalisation)
-        pixels = PixelNetwork(self.network, mean, std, self.task.columns)
+        pixels = PixelNetwork(self.network, mean, std, self.task.columns, task=self.task)
         return Attacker(pixels, self.attacks, self.samples, self.protocol, self.settings.seed)
 
     @abstractmethod

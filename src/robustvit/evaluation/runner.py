@@ -90,7 +90,7 @@ def statistics_of(planned: Pass, tallied: Tallied) -> dict[str, Statistic]:
     for suite in planned.suites:
         found |= suite.statistics(planned.task, tallied)
     for attack in planned.attacks:
-        found[attack.accuracy_key()] = mean_accuracy_of(tallied.cells, attack.rows)
+        found[attack.score_measure(planned.task.primary).key] = mean_accuracy_of(tallied.cells, attack.rows)
         if worst_cell(attack) in tallied.cells:
             found[attack.worst_key] = mean_accuracy_of(tallied.cells, [worst_cell(attack).name])
     return found

@@ -166,7 +166,9 @@ def attention_blocks(model: nn.Module) -> list[Any]:
     """
     blocks = [m for m in model.modules() if _has_attention(m) and not isinstance(m.attn, ClassAttn)]
     if not blocks:
-        raise NothingRecordedError(f"{type(model).__name__} has no attention that can be recorded; {READABLE}")
+        cfg = getattr(model, "pretrained_cfg", None)
+        named = f" ({cfg['architecture']})" if isinstance(cfg, dict) and cfg.get("architecture") else ""
+        raise NothingRecordedError(f"{type(model).__name__} has no attention that can be recorded{named}; {READABLE}")
     return blocks
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from robustvit.attacks.attack import accuracy_key
+from robustvit.attacks.attack import score_key
 from robustvit.attacks.options import grey
 from robustvit.attacks.registry import ATTACKS
 from robustvit.evaluation.attacking import ATTACK_SUITE
@@ -62,13 +62,13 @@ def attack_section(model: ModelResults, place: int) -> AttackSection | None:
         place: number of its colour.
     """
     settings = {name: about for measurement in model.measurements for name, about in measurement.attacks.items()}
-    names = [name for name in settings if accuracy_key(name) in model.summary]
+    names = [name for name in settings if score_key(name, model.primary) in model.summary]
     if not names:
         return None
     clean = model.clean
     rows = [] if clean is None else [Bar("Clean", clean.value, clean.low, clean.high, series=PLAIN)]
     for name in names:
-        value = model.summary[accuracy_key(name)]
+        value = model.summary[score_key(name, model.primary)]
         reference = clean.value if clean else None
         rows.append(Bar(attack_label(name), value.value, value.low, value.high, reference, place))
     told = ", ".join(f"{row.label} {percent(row.value)}" for row in rows)
@@ -77,7 +77,7 @@ def attack_section(model: ModelResults, place: int) -> AttackSection | None:
 
 
 def _row(model: ModelResults, name: str, settings: dict[str, Any]) -> AttackRow:
-    key = accuracy_key(name)
+    key = score_key(name, model.primary)
     value, clean, changes = model.summary[key], model.clean, mean_changes(model, name)
     sizes = (MISSING,) * 3 if changes is None else (grey(changes[0]), f"{changes[1]:.2f}", percent(changes[2]))
     strips = [(e, a) for e in model.attack_examples for a in e.attacked if a.attack == name]

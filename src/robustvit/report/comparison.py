@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from robustvit.attacks.attack import accuracy_key
+from robustvit.attacks.attack import score_key
 from robustvit.attacks.registry import ATTACKS
 from robustvit.evaluation.results import ModelResults, Results, Value
 from robustvit.metrics.measures import base_key, corrupted_accuracies, in_display_order, measure_of
@@ -155,7 +155,7 @@ def overview(models: Sequence[ModelResults]) -> tuple[Overview, ...]:
         values = [("clean", model.clean, PLAIN)]
         if mean_name:
             values.append(("corrupted", model.summary.get(mean_name), place))
-        values += [(attack_label(name), model.summary.get(accuracy_key(name)), place) for name in ATTACKS]
+        values += [(attack_label(name), model.summary.get(score_key(name, model.primary)), place) for name in ATTACKS]
         rows = [Bar(label, v.value, v.low, v.high, series=series) for label, v, series in values if v is not None]
         told = ", ".join(f"{row.label} {percent(row.value)}" for row in rows)
         if rows:

@@ -122,6 +122,7 @@ class Task(Scoring):
             accuracy, mIoU and AP are.
         summary: what the primary measure is called in summaries.
         protocol: of `PROTOCOLS`, where it is not the suite's own, or the network's.
+        can_be_attacked: whether it has `attacked_answer` and `attack_losses`.
         is_share, ranks_samples: see `Scoring`.
         example_side: pixels of the longer side of images in the report; larger ones are made smaller.
         is_dense: whether a target says something about places in the image, as label maps and boxes do; `place` moves it with
@@ -133,6 +134,7 @@ class Task(Scoring):
     summary: ClassVar[SummaryMeasures]
     is_dense: ClassVar[bool] = False
     protocol: ClassVar[str] = ""
+    can_be_attacked: ClassVar[bool] = False
     prediction_table: ClassVar[type[PredictionTable] | None] = None
     example_side: ClassVar[int] = 160
 
@@ -220,6 +222,16 @@ class Task(Scoring):
     def loss(self, answer: Any, targets: Any) -> dict[str, Tensor]:
         """Named terms, each a mean over the batch."""
         raise NotImplementedError(f"{self.name} cannot be trained")
+
+    # attacks
+
+    def attacked_answer(self, network: nn.Module, inputs: Tensor) -> Any:
+        """What an attack changes, in float32 with its gradient, from normalised inputs [B, 3, H, W] in evaluation mode."""
+        raise NotImplementedError(f"{self.name} cannot be attacked")
+
+    def attack_losses(self, answer: Any, targets: Any) -> Tensor:
+        """What an attack makes large, for each sample [B], from the answer and targets as `collate` gives them."""
+        raise NotImplementedError(f"{self.name} cannot be attacked")
 
     # evaluation
 

@@ -73,6 +73,7 @@ class Classification(Task):
         mean_19=measures.MEAN_ACCURACY_19,
     )
     is_share = True
+    can_be_attacked = True
     prediction_table = Predictions
     matching: Matching | None = None
 
@@ -118,6 +119,16 @@ class Classification(Task):
     def loss(self, answer: Tensor, targets: Tensor) -> dict[str, Tensor]:
         """The cross-entropy of logits [B, K] with targets [B, K]."""
         return {"ce": soft_cross_entropy(answer, targets)}
+
+    # attacks
+
+    def attacked_answer(self, network: nn.Module, inputs: Tensor) -> Tensor:
+        """Logits [B, K] of all outputs."""
+        return class_logits(network(inputs), network, len(inputs)).float()
+
+    def attack_losses(self, answer: Tensor, targets: Tensor) -> Tensor:
+        """The cross-entropy of each image; targets int64 [B]."""
+        return F.cross_entropy(answer.float(), targets, reduction="none")
 
     # evaluation
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from robustvit.data.label_maps import IGNORED
 
-__all__ = ["pixel_cross_entropy"]
+__all__ = ["image_cross_entropies", "pixel_cross_entropy"]
 
 
 def pixel_cross_entropy(
@@ -31,12 +31,27 @@ def pixel_cross_entropy(
     """
     if divisor not in ("all", "counted"):
         raise ValueError(f"divisor={divisor!r} is unknown; choose all or counted")
+    _check_sizes(logits, labels)
+    total = F.cross_entropy(logits.float(), labels.long(), ignore_index=ignored, reduction="sum")
+    if divisor == "all":
+        return total / labels.numel()
+    return total / (labels != ignored).sum().clamp(min=1)
+
+
+def image_cross_entropies(logits: Tensor, labels: Tensor, *, ignored: int = IGNORED) -> Tensor:
+    """The mean of -log softmax(logits)[label] over the labelled pixels of each image [B]; 0 where an image has none.
+
+    Args:
+        logits, labels, ignored: see `pixel_cross_entropy`.
+    """
+    _check_sizes(logits, labels)
+    losses = F.cross_entropy(logits.float(), labels.long(), ignore_index=ignored, reduction="none")  # B H W
+    return losses.flatten(1).sum(1) / (labels != ignored).flatten(1).sum(1).clamp(min=1)
+
+
+def _check_sizes(logits: Tensor, labels: Tensor) -> None:
     if logits.ndim != 4 or (logits.shape[0], *logits.shape[2:]) != tuple(labels.shape):
         raise ValueError(
             f"logits of shape {list(logits.shape)} do not fit labels of shape {list(labels.shape)}; expected [B, K, H, W] and "
             "[B, H, W]: resize the logits to the labels"
         )
-    total = F.cross_entropy(logits.float(), labels.long(), ignore_index=ignored, reduction="sum")
-    if divisor == "all":
-        return total / labels.numel()
-    return total / (labels != ignored).sum().clamp(min=1)

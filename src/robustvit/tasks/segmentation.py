@@ -38,7 +38,7 @@ from robustvit.tasks.given_maps import given_maps
 from robustvit.tasks.map_classes import map_classes_of
 from robustvit.tasks.overlays import overlay
 from robustvit.tasks.per_class import ClassResult, class_result
-from robustvit.tasks.pixel_loss import pixel_cross_entropy
+from robustvit.tasks.pixel_loss import image_cross_entropies, pixel_cross_entropy
 from robustvit.tasks.tallies import Tallies, Tally
 from robustvit.tasks.windows import Inference
 
@@ -68,6 +68,7 @@ class Segmentation(Task):
     is_dense = True
     ranks_samples = True
     example_side = 360
+    can_be_attacked = True
     classes: tuple[str, ...] = ()
     palette: tuple[tuple[int, int, int], ...] = ()
     label_ids: tuple[int, ...] | None = None
@@ -122,6 +123,16 @@ class Segmentation(Task):
         """The cross-entropy over pixels, and 0.4 of that of each auxiliary head."""
         main, *others = (pixel_cross_entropy(logits, targets, divisor=self.divisor) for logits in answer)
         return {"ce": main, **({"auxiliary": AUXILIARY_WEIGHT * torch.stack(others).sum()} if others else {})}
+
+    # attacks
+
+    def attacked_answer(self, network: nn.Module, inputs: Tensor) -> Tensor:
+        """Logits [B, K, H, W] of whole images: attacks do without the windows, sizes and mirror images of `inference`."""
+        return network(inputs).float()
+
+    def attack_losses(self, answer: Tensor, targets: Tensor) -> Tensor:
+        """The mean cross-entropy over the labelled pixels of each image."""
+        return image_cross_entropies(answer, targets)
 
     # evaluation
 

@@ -69,7 +69,7 @@ class Inference:
         return {**asdict(self), "stride": None if self.window is None else self.steps}
 
     def logits(self, network: nn.Module, images: Tensor, normalisation: Normalisation) -> Tensor:
-        """uint8 [B, 3, H, W] -> float32 logits [B, K, H, W], at the size of the images.
+        """uint8 [B, 3, H, W], or floating point in 0 .. 1 -> float32 logits [B, K, H, W], at the size of the images.
 
         Args:
             network: a segmenter in evaluation mode.
@@ -110,11 +110,12 @@ class Inference:
         total: Tensor | None = None
         for first in range(0, len(places), self.batch):
             chosen = places[first : first + self.batch]
-            crops = torch.stack([inputs[image, :, y : y + height, x : x + width] for image, y, x in chosen])
-            for (image, y, x), logits in zip(chosen, network(crops).float(), strict=True):
-                if total is None:
-                    total = logits.new_zeros(B, len(logits), H, W)
-                total[image, :, y : y + height, x : x + width] += logits
+            logits = network(torch.stack([inputs[image, :, y : y + height, x : x + width] for image, y, x in chosen])).float()
+            if total is None:
+                total = logits.new_zeros(B, logits.shape[1], H, W)
+            for i, (image, y, x) in enumerate(chosen):
+                total[image, :, y : y + height, x : x + width] += logits[i]
+            del logits  # before the next windows make theirs
         assert total is not None
         hits = [_hits(side, part, own) for side, part, own in zip((H, W), (height, width), starts, strict=True)]
         return total.div_((hits[0][:, None] * hits[1][None, :]).to(total.device))

@@ -59,6 +59,7 @@ class Occlusion(Study[OcclusionOptions]):
 
     name = "occlusion"
     summary = "accuracy and likeness of attention over many random masks"
+    tasks = ("classification",)
     needs = (ANY_NETWORK,)
     options = OcclusionOptions
     costly = ("masks",)

@@ -56,6 +56,7 @@ class PatchCorruption(Study[PatchCorruptionOptions]):
 
     name = "patch-corruption"
     summary = "the patches that hurt most, and the confidence before and after"
+    tasks = ("classification",)
     needs = (BLOCKS,)
     options = PatchCorruptionOptions
     shows_images = True

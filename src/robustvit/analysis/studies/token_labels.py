@@ -53,6 +53,7 @@ class TokenLabels(Study[TokenLabelOptions]):
 
     name = "token-labels"
     summary = "what each token says it is, and how surely"
+    tasks = ("classification",)
     needs = (TOKEN_HEAD,)
     options = TokenLabelOptions
     shows_images = True

@@ -130,9 +130,12 @@ def _asked(settings: Settings, suites: Sequence[Suite]) -> dict[Condition, str]:
 def _check_attacks(planned: MemoryPass) -> None:
     if not planned.attacks:
         return
-    if foreign := [attack for attack in planned.attacks if planned.task.name not in attack.tasks]:
+    task = planned.task
+    if not task.can_be_attacked:
+        raise ValueError(f"{task.name} says nothing of what {planned.attacks[0].name} should make large; leave attacks out")
+    if foreign := [attack for attack in planned.attacks if attack.tasks and task.name not in attack.tasks]:
         kinds = " and ".join(foreign[0].tasks)
-        raise ValueError(f"attacks such as {foreign[0].name} are for {kinds}, not for {planned.task.name}; leave them out")
+        raise ValueError(f"attacks such as {foreign[0].name} are for {kinds}, not for {task.name}; leave them out")
     pixels = planned.attacker().model
     with fits_memory(1, planned.protocol.size), frozen(pixels):
         check_network(pixels, planned.protocol.size)

@@ -25,7 +25,11 @@ class ConvUnit(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, H, W] -> [B, C', H, W]."""
-        return self.act(self.norm(self.conv(x)))
+        return self.finish(self.conv(x))
+
+    def finish(self, x: Tensor) -> Tensor:
+        """What comes after the convolution."""
+        return self.act(self.norm(x))
 
     def fold(self) -> None:
         if isinstance(self.norm, nn.BatchNorm2d):

@@ -1,8 +1,15 @@
-"""SegFormer's head: every level becomes equally wide, then all of them are read together at the finest stride."""
+"""SegFormer's head: every level becomes equally wide, then all of them are read together at the finest stride.
+
+As published, each level is embedded, enlarged to the finest stride and concatenated, and one wide product reads all of them:
+four fifths of the operations of a segmenter with a small backbone. Embedding, enlarging and that product are linear, and a
+product over channels commutes with enlarging. So here both products of a level are one, at the level's own stride, and their
+results are enlarged and added: the same to rounding, without the concatenated map.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -38,9 +45,22 @@ class SegFormerHead(nn.Module):
 
     def forward(self, levels: Sequence[Tensor]) -> Tensor:
         """Maps [B, C_i, H_i, W_i] -> logits [B, K, H_0, W_0]."""
-        size = levels[0].shape[2:]
-        maps = []
-        for embed, level in zip(self.embeds, levels, strict=True):
-            z = tokens_to_map(embed(map_to_tokens(level)), (level.shape[2], level.shape[3]))
-            maps.append(z if z.shape[2:] == size else F.interpolate(z, size, mode="bilinear", align_corners=False))
-        return self.classifier(self.drop(self.fuse(torch.cat(maps[::-1], dim=1))))
+        bias, weights = self._products()
+        by_size: dict[tuple[int, int], Tensor] = {}
+        for i, (weight, level) in enumerate(zip(weights, levels, strict=True)):
+            size = (level.shape[2], level.shape[3])
+            z = F.linear(map_to_tokens(level), weight, None if i else bias)  # enlarging keeps a constant
+            z = tokens_to_map(z, size)
+            by_size[size] = by_size[size].add_(z) if size in by_size else z
+        (finest, total), *others = by_size.items()
+        for _, z in others:
+            total = total.add_(F.interpolate(z, finest, mode="bilinear", align_corners=False))
+        return self.classifier(self.drop(self.fuse.finish(total)))
+
+    def _products(self) -> tuple[Tensor, list[Tensor]]:
+        """Embedding and wide product in one: a bias [E] for all levels, and a weight [E, C_i] of each, finest first."""
+        conv, embeds = self.fuse.conv, [cast(nn.Linear, embed) for embed in self.embeds]
+        parts = conv.weight[:, :, 0, 0].chunk(len(embeds), dim=1)[::-1]  # E E; the concatenation has the last level first
+        biases = [part @ embed.bias for part, embed in zip(parts, embeds, strict=True)]
+        biases += [conv.bias] if conv.bias is not None else []  # of a folded BatchNorm
+        return torch.stack(biases).sum(0), [part @ embed.weight for part, embed in zip(parts, embeds, strict=True)]

@@ -86,8 +86,8 @@ def test_the_demonstration_prints_differences_as_the_report_does(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     results = rv.evaluate({"plain": Wrong(), "robust": ByGrey()}, pictures, ["clean", "pixelate"], examples=0)
-    print_demo(results, Path("out"))
+    print_demo(results, Path("out"), ["clean_accuracy"])
     assert f"+100.0 ({100 * (2 * 10 / (10 + Z2) - 1):+.1f} to +100.0)" in capsys.readouterr().out
     results = rv.evaluate({"plain": ByGrey(), "robust": ByGrey()}, pictures, ["clean", "pixelate"], examples=0)
-    print_demo(results, Path("out"))
+    print_demo(results, Path("out"), ["clean_accuracy"])
     assert "0.0 (no image tells them apart)" in capsys.readouterr().out

@@ -182,7 +182,7 @@ def test_attacked_images_are_shown_with_what_was_drawn_on_them(results: Results)
     attacked = AttackedImage("fgsm", clean.seen, 10, replace(clean, condition="fgsm"))
     example = AttackExample("one", "road", clean, (attacked,))
     measured = replace(model.measurements[0], attacks={"fgsm": {}})
-    summary = {**model.summary, "fgsm_accuracy": Value(0.1)}
+    summary = {**model.summary, "fgsm_miou": Value(0.1)}
     shown = replace(model, summary=summary, measurements=(measured,), attack_examples=(example,))
     page = Reader(render_page(replace(results, models=(shown,), differences=())))
     assert "change, \N{MULTIPLICATION SIGN}10" in page.text

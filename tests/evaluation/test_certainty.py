@@ -12,6 +12,7 @@ import robustvit as rv
 from robustvit.cli.demo import _print as print_demo
 from robustvit.cli.eval import _summaries
 from robustvit.cli.measured import print_results
+from robustvit.demo.contest import CONTESTS
 from robustvit.evaluation.results import Value
 from robustvit.report.numbers import percent, range_percent, verdict
 from robustvit.report.page import render_page
@@ -86,8 +87,8 @@ def test_the_demonstration_prints_differences_as_the_report_does(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     results = rv.evaluate({"plain": Wrong(), "robust": ByGrey()}, pictures, ["clean", "pixelate"], examples=0)
-    print_demo(results, Path("out"), ["clean_accuracy"])
+    print_demo(results, Path("out"), tuple(CONTESTS["classification"].compared))
     assert f"+100.0 ({100 * (2 * 10 / (10 + Z2) - 1):+.1f} to +100.0)" in capsys.readouterr().out
     results = rv.evaluate({"plain": ByGrey(), "robust": ByGrey()}, pictures, ["clean", "pixelate"], examples=0)
-    print_demo(results, Path("out"), ["clean_accuracy"])
+    print_demo(results, Path("out"), tuple(CONTESTS["classification"].compared))
     assert "0.0 (no image tells them apart)" in capsys.readouterr().out

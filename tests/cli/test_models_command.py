@@ -24,7 +24,10 @@ def listed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str
 
 def test_json_has_every_network_with_exact_counts(capsys: pytest.CaptureFixture[str]) -> None:
     rows = {row["name"]: row for row in listed(capsys)}
-    assert sorted(rows) == sorted([*list_models(), "vit_nano", "vit_pico"])
+    dense = {"fan_hybrid_nano/segformer": ["scenes"], "fan_hybrid_base/segformer": ["", "tapadl_cityscapes"]}
+    assert sorted(rows) == sorted([*list_models(), "vit_nano", "vit_pico", *dense])
+    for name, (shipped, *published) in dense.items():
+        assert [rows[name]["shipped"], *(w["tag"] for w in rows[name]["weights"])] == [shipped, *published]
     assert rows["fan_vit_tiny"]["parameters"] == 7_319_920
     assert rows["fan_hybrid_base"]["parameters"] == 50_475_048
     assert rows["fan_swin_tiny"]["parameters"] == 29_538_940
@@ -34,7 +37,7 @@ def test_json_has_every_network_with_exact_counts(capsys: pytest.CaptureFixture[
     assert sum(len(row["weights"]) for row in rows.values()) == len(PUBLISHED)
     documented = re.findall(r"^\| `(\w+)` \|.* ([\d,]+) \|$", (DOCS / "networks.md").read_text(), re.MULTILINE)
     assert {name: int(count.replace(",", "")) for name, count in documented} == {
-        name: row["parameters"] for name, row in rows.items()
+        name: row["parameters"] for name, row in rows.items() if name not in dense
     }
 
 
@@ -49,7 +52,16 @@ def test_table_shows_names_counts_and_browser_marks(capsys: pytest.CaptureFixtur
 
 def test_networks_are_ordered_by_family_then_size(capsys: pytest.CaptureFixture[str]) -> None:
     names = [row["name"] for row in listed(capsys, "*nano*")]
-    assert names == ["fan_vit_nano", "fan_hybrid_nano", "fan_swin_nano", "rvt_nano", "vit_nano"]
+    classifiers = ["fan_vit_nano", "fan_hybrid_nano", "fan_swin_nano", "rvt_nano", "vit_nano"]
+    assert names == [*classifiers, "fan_hybrid_nano/segformer"]
+
+
+def test_a_slash_asks_for_dense_networks(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = listed(capsys, "*nano/segformer")
+    assert [row["name"] for row in rows] == [f"{name}/segformer" for name in list_models("*nano")]
+    assert [row["reductions"] for row in rows if row["name"] == "fan_hybrid_nano/segformer"] == [[4, 8, 16, 16]]
+    (published,) = listed(capsys, "tap_fan_base_16_p4_hybrid/segformer", "--pretrained")
+    assert published["weights"][0]["reported"] == {"cityscapes": 82.9, "cityscapes_c": 69.7, "acdc": 63.6}
 
 
 def test_weights_give_address_scores_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:

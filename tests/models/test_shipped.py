@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 import timm
 import torch
+from dense_weights import SEGMENTERS
+from dense_weights import dense_weights as deterministic_weights
 
 import robustvit as rv
 from robustvit.data.scenes.dataset import Hints, Scenes
-from robustvit.models.shipped import SHIPPED, shipped_file
+from robustvit.data.scenes.maps import SceneMaps
+from robustvit.models import dense_weights
+from robustvit.models.loading import load_model
+from robustvit.models.shipped import FOLDER, SHIPPED
 
 
 def accuracy(network: torch.nn.Module) -> float:
@@ -37,5 +45,41 @@ def test_another_number_of_classes_keeps_the_rest() -> None:
         assert all(torch.equal(weights[key], kept[key]) for key in weights if not key.startswith(("head.", "token_head.")))
 
 
-def test_all_shipped_weights_take_at_most_three_megabytes() -> None:
-    assert sum(shipped_file(name).stat().st_size for name in SHIPPED) <= 3_000_000
+def test_the_shipped_segmenter_is_trained_and_knows_its_classes() -> None:
+    network = rv.create_model("fan_hybrid_nano/segformer.scenes", pretrained=True)
+    results = rv.evaluate(network, "scenes-easy:20", suite="clean")
+    assert results.clean > 0.6
+    assert network.pretrained_cfg["label_names"] == list(SceneMaps.classes)
+
+
+def test_the_shipped_segmenter_can_start_another_one() -> None:
+    network, other = (
+        rv.create_model("fan_hybrid_nano/segformer", pretrained=True, **classes) for classes in ({}, {"num_classes": 3})
+    )
+    weights, kept = network.state_dict(), other.state_dict()
+    assert kept["decode_head.classifier.weight"].shape[0] == 3
+    assert all(torch.equal(weights[key], kept[key]) for key in weights if not key.startswith("decode_head.classifier."))
+
+
+def test_weights_of_a_segmenter_that_nobody_has_are_refused() -> None:
+    with pytest.raises(ValueError, match="it has scenes"):
+        rv.create_model("fan_hybrid_nano/segformer.cityscapes", pretrained=True)
+    with pytest.raises(ValueError, match=r"fan_hybrid_tiny\.fan_in1k/segformer"):
+        rv.create_model("fan_hybrid_tiny/segformer.fan_in1k")
+    with pytest.raises(ValueError, match="only of its backbone"):
+        load_model("fan_hybrid_tiny/segformer")
+
+
+def test_a_published_segmenter_is_fetched_by_its_tag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    published = deterministic_weights(SEGMENTERS["tap_fan_base_16_p4_hybrid/segformer"])
+    file = tmp_path / "segmenter.pth"
+    torch.save({"state_dict": published, "meta": {}}, file)
+    asked: list[str] = []
+    monkeypatch.setattr(dense_weights, "download_cached_file", lambda url: asked.append(url) or file)
+    network = rv.create_model("fan_hybrid_base/segformer.tapadl_cityscapes", pretrained=True)
+    assert asked[0].endswith("/tapadl_fan_base_segmentation.pth")
+    assert torch.equal(network.decode_head.classifier.weight, published["decode_head.linear_pred.weight"])
+
+
+def test_all_shipped_weights_take_at_most_five_megabytes() -> None:
+    assert sum(file.stat().st_size for file in FOLDER.rglob("*") if file.is_file()) <= 5_000_000

@@ -20,7 +20,7 @@ from robustvit.data.map_layouts import open_maps
 from robustvit.data.normalisation import Normalisation
 from robustvit.data.scenes.dataset import Scenes
 from robustvit.evaluation.results import AttackedImage, AttackExample, Measurement, ModelResults, Results, Value
-from robustvit.evaluation.suites.cityscapes_c import CORRUPTIONS
+from robustvit.evaluation.suites.cityscapes_c import CORRUPTIONS, GROUPS
 from robustvit.evaluation.suites.registry import suite_named
 from robustvit.report.class_heat import class_heats
 from robustvit.report.classes import class_tables
@@ -48,6 +48,21 @@ def test_clean_and_cityscapes_c_share_a_pass_and_the_clean_number_stands_once(re
     assert measured.suites == ("clean", "cityscapes-c")
     assert {"clean_miou", "mean_miou", "retention"} <= results.models[0].summary.keys()
     assert not [key for key in results.models[0].summary if "(" in key]
+
+
+def test_groups_are_those_of_the_published_table(results: Results) -> None:
+    model = results.models[0]
+    [measured], [grid] = model.measurements, grids_of(model)
+    assert {group: set(names) for group, names in measured.groups.items()} == {g: set(names) for g, names in GROUPS.items()}
+    assert {group: set(names) for group, names in grid.groups.items()} == {g: set(names) for g, names in GROUPS.items()}
+    for group, names in GROUPS.items():
+        members = [measured.corruption_accuracies[name].value for name in names]
+        assert measured.group_accuracies[group].value == pytest.approx(sum(members) / len(members))
+
+
+def test_relative_degradation_is_what_retention_leaves(results: Results) -> None:
+    for model in results.models:
+        assert model.summary["relative_degradation"].value == pytest.approx(1 - model.summary["retention"].value)
 
 
 def test_protocols_that_share_a_pass_have_the_numbers_they_have_alone() -> None:

@@ -55,7 +55,8 @@ def models(
     """List the networks: parameters, input size, strides of the feature maps, published weights.
 
     Args:
-        pattern: a name, a part of one (swin), a shell pattern ('fan_*_tiny') or a published name (fan_tiny_12_p16_224).
+        pattern: a name, a part of one (swin), a shell pattern ('fan_*_tiny') or a published name (fan_tiny_12_p16_224);
+            '*/segformer' for segmenters, whose backbone may also be any of timm's.
         pretrained: only networks with published weights.
         weights: show the weight files instead: address, the authors' scores, how to download those that need a browser.
         as_json: print JSON.
@@ -93,19 +94,21 @@ def matching_networks(pattern: str, *, pretrained: bool = False) -> list[str]:
     from robustvit.models.names import OFFICIAL
     from robustvit.models.published import PUBLISHED
     from robustvit.models.registry import list_models
-    from robustvit.models.shipped import SHIPPED
+    from robustvit.models.shipped import SHIPPED, SHIPPED_FOLDERS
     from robustvit.runtime.spelling import nearest
 
-    ours = [*list_models(), *(name for name in SHIPPED if name not in list_models())]
+    own = list_models("*/*") if "/" in pattern else list_models()
+    with_weights = [*SHIPPED, *SHIPPED_FOLDERS, *(w.architecture for w in PUBLISHED)]
+    ours = [*dict.fromkeys([*own, *with_weights])]
     name = pattern.partition(".")[0]  # fan_hybrid_base.tapadl_in1k is a network with a tag
-    wanted = OFFICIAL[name].architecture if name in OFFICIAL else name
+    backbone, slash, head = name.partition("/")
+    wanted = (OFFICIAL[backbone].architecture if backbone in OFFICIAL else backbone) + slash + head
     names = [name for name in ours if fnmatch(name, wanted)] or [name for name in ours if fnmatch(name, f"*{wanted}*")]
     if not names:
         hint = nearest(pattern, [*ours, *OFFICIAL])
         raise ValueError(f"no network matches {pattern!r}{hint or '; `robustvit models` lists them all'}")
     if pretrained:
-        published = {w.architecture for w in PUBLISHED} | set(SHIPPED)
-        chosen = [name for name in names if name in published]
+        chosen = [name for name in names if name in with_weights]
         if not chosen:
             raise ValueError(f"there are no published weights of {', '.join(names)}; omit --pretrained to list them")
         return chosen
@@ -113,11 +116,12 @@ def matching_networks(pattern: str, *, pretrained: bool = False) -> list[str]:
 
 
 def describe_networks(names: list[str]) -> list[NetworkRow]:
-    """The rows of the table, families together, small networks first. Each is built on the meta device."""
+    """The rows of the table, classifiers first, families together, small networks first. Each is built on the meta device."""
     from robustvit.models.published import PUBLISHED
     from robustvit.models.registry import create_model
-    from robustvit.models.shipped import SHIPPED
+    from robustvit.models.shipped import SHIPPED, SHIPPED_FOLDERS, SHIPPED_TAG
 
+    tags = {name: weights.tag for name, weights in SHIPPED.items()} | dict.fromkeys(SHIPPED_FOLDERS, SHIPPED_TAG)
     rows = []
     for name in steps(names, "Counting parameters"):
         network = create_model(name, device="meta")
@@ -127,13 +131,22 @@ def describe_networks(names: list[str]) -> list[NetworkRow]:
                 parameters=sum(p.numel() for p in network.parameters()),
                 input_size=tuple(network.pretrained_cfg["input_size"]),
                 num_classes=network.num_classes,
-                reductions=tuple(level["reduction"] for level in network.feature_info),
+                reductions=_strides(network),
                 weights=tuple(w for w in PUBLISHED if w.architecture == name),
-                shipped=SHIPPED[name].tag if name in SHIPPED else "",
+                shipped=tags.get(name, ""),
             )
         )
     families = ("fan_vit", "fan_hybrid", "fan_swin", "rvt", "vit")
-    return sorted(rows, key=lambda row: ([row.name.startswith(family) for family in families], -row.parameters), reverse=True)
+
+    def place(row: NetworkRow) -> tuple[bool, list[bool], int]:
+        return "/" not in row.name, [row.name.startswith(family) for family in families], -row.parameters
+
+    return sorted(rows, key=place, reverse=True)
+
+
+def _strides(network: Any) -> tuple[int, ...]:
+    """Of its feature maps; dense networks say them, classifiers describe their maps."""
+    return network.strides if hasattr(network, "strides") else tuple(level["reduction"] for level in network.feature_info)
 
 
 def network_table(rows: list[NetworkRow]) -> Table:

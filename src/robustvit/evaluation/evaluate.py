@@ -212,7 +212,7 @@ def _differences(
         ):
             shared = statistics_of(other, theirs).keys()
             summary = {key: number for key, number in statistics_of(mine, ours).items() if key in shared}
-            images, *values = measured_differences(mine.scoring, ours, theirs, summary, seed)
+            images, *values = measured_differences(mine.scoring, ours, theirs, summary, mine.groups, seed)
             if images:
                 found.append(Difference(networks[i].name, networks[j].name, measurement.suites, images, *values))
     return tuple(found)

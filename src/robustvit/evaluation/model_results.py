@@ -32,6 +32,7 @@ class Measurement:
         attacks: attack -> its settings.
         notes: what to know before using the numbers.
         class_accuracies: class by class, in the measures of the task.
+        groups: "noise", "blur", ... -> its corruptions, as the suite sorts them.
     """
 
     suites: tuple[str, ...]
@@ -45,6 +46,7 @@ class Measurement:
     attacks: dict[str, dict[str, Any]] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
     class_accuracies: tuple[ClassResult, ...] = ()
+    groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Measurement({', '.join(self.suites)} on {self.data.get('name', 'pictures')}: {_told(self.summary)})"
@@ -55,6 +57,7 @@ class Measurement:
         tables = ("summary", "group_accuracies", "corruption_accuracies")
         values: dict[str, Any] = {name: _summary(stored[name]) for name in tables if name in stored}
         values |= {"notes": notes_from_json(stored.get("notes", ()))}
+        values |= {"groups": {group: tuple(names) for group, names in stored.get("groups", {}).items()}}
         values |= {"class_accuracies": tuple(ClassResult.from_json(one) for one in stored.get("class_accuracies", ()))}
         return Measurement(**{**stored, **values, "suites": tuple(stored["suites"])})
 

@@ -91,6 +91,16 @@ class Pass(ABC):
         return tuple(suite.name for suite in self.suites)
 
     @property
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """Group -> its corruptions, as the suites of their cells sort them."""
+        suites = {suite.name: suite for suite in self.suites}
+        found: dict[str, dict[str, None]] = {}
+        for cell, name in zip(self.cells, self.cell_suites, strict=True):
+            if cell.severity:
+                found.setdefault(suites[name].group_of(cell.name), {})[cell.name] = None
+        return {group: tuple(names) for group, names in found.items()}
+
+    @property
     def attacks(self) -> tuple[Attack, ...]:
         """Made from the clean images, after the conditions."""
         return ()

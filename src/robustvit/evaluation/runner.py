@@ -108,7 +108,8 @@ def _scored(planned: Pass, tallied: Tallied, clean: Tallied | None) -> Tallied:
 
 def _measurement(planned: Pass, tallied: Tallied, scored: Tallied) -> Measurement:
     task, statistics = planned.task, statistics_of(planned, scored)
-    summary, groups, corruptions = measured_values(planned.scoring, scored, statistics, planned.settings.seed)
+    scoring, seed = planned.scoring, planned.settings.seed
+    summary, groups, corruptions = measured_values(scoring, scored, statistics, planned.groups, seed)
     errors: dict[str, float] = {}
     for suite in planned.suites:
         summary |= {key: Value(value) for key, value in suite.extras(task, scored).items()}
@@ -120,11 +121,12 @@ def _measurement(planned: Pass, tallied: Tallied, scored: Tallied) -> Measuremen
         corruption=planned.describe_corruption(),
         summary={**summary, **_spreads(planned, tallied)},
         corruption_errors=errors,
+        groups=planned.groups,
         group_accuracies=groups,
         corruption_accuracies=corruptions,
         attacks={attack.name: attack.describe() for attack in planned.attacks},
         notes=tuple(_notes(planned, tallied, has_bootstraps(scored, statistics))),
-        class_accuracies=planned.scoring.per_class(planned.cells, tallied.rows),
+        class_accuracies=scoring.per_class(planned.cells, tallied.rows),
     )
 
 

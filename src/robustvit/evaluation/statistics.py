@@ -12,20 +12,23 @@ import numpy as np
 
 from robustvit.corruptions.conditions import CLEAN, Condition
 from robustvit.corruptions.parameters import SEVERITIES
-from robustvit.corruptions.registry import CORRUPTIONS, corruption_names
+from robustvit.corruptions.registry import corruption_names
 from robustvit.evaluation.tallied import Tallied
 from robustvit.evaluation.value import Value
 from robustvit.metrics.bootstrap import SAME, Statistic, bootstrap_intervals
 from robustvit.metrics.cells import CellAccuracy, clean_accuracy_of
 from robustvit.metrics.intervals import Interval
 from robustvit.metrics.mean_accuracy import MeanAccuracy, mean_accuracy_of
-from robustvit.metrics.measures import RETENTION
-from robustvit.metrics.retention import retention_of
+from robustvit.metrics.measures import RELATIVE_DEGRADATION, RETENTION
+from robustvit.metrics.retention import relative_degradation_of, retention_of
 from robustvit.metrics.wilson import wilson_interval
 from robustvit.tasks.base import Task
 from robustvit.tasks.scoring import Scoring
 
 __all__ = ["cell_intervals", "corruption_statistics", "has_all", "has_bootstraps", "measured_differences", "measured_values"]
+
+Groups = Mapping[str, Sequence[str]]
+"""Group of corruptions -> its members, as `Pass.groups` gives them."""
 
 
 def corruption_statistics(task: Task, tallied: Tallied) -> dict[str, Statistic]:
@@ -41,7 +44,10 @@ def corruption_statistics(task: Task, tallied: Tallied) -> dict[str, Statistic]:
         if has_all(cells, corruption_set):
             summary[measure.key] = mean_accuracy_of(cells, corruption_set)
     if names and CLEAN in cells and _score(task, tallied.only(CLEAN))[0] > 0:  # of nothing, no share can be kept
-        summary[RETENTION.key] = retention_of(cells, "common15" if has_all(cells, "common15") else names)
+        kept = retention_of(cells, "common15" if has_all(cells, "common15") else names)
+        summary[RETENTION.key] = kept
+        if keys.has_degradation:
+            summary[RELATIVE_DEGRADATION.key] = relative_degradation_of(kept)
     return summary
 
 
@@ -54,11 +60,8 @@ def _by_corruption(cells: Sequence[Condition]) -> dict[str, Statistic]:
     return {name: mean_accuracy_of(cells, [name]) for name in _corruptions(cells)}
 
 
-def _by_group(cells: Sequence[Condition]) -> dict[str, Statistic]:
+def _by_group(cells: Sequence[Condition], groups: Groups) -> dict[str, Statistic]:
     """ "noise", "blur", ... -> mean over its corruptions."""
-    groups: dict[str, list[str]] = {}
-    for name in _corruptions(cells):
-        groups.setdefault(CORRUPTIONS[name].group, []).append(name)
     return {group: mean_accuracy_of(cells, members) for group, members in groups.items()}
 
 
@@ -69,16 +72,16 @@ def has_all(cells: Sequence[Condition], corruption_set: str) -> bool:
 
 def has_bootstraps(tallied: Tallied, summary: Mapping[str, Statistic]) -> bool:
     """Whether the interval of a number comes from draws."""
-    numbers = [*summary.values(), *_by_group(tallied.cells).values(), *_by_corruption(tallied.cells).values()]
+    numbers = [*summary.values(), *_by_corruption(tallied.cells).values()]
     return any(not isinstance(number, CellAccuracy) for number in numbers)
 
 
 def measured_values(
-    scoring: Scoring, tallied: Tallied, summary: Mapping[str, Statistic], seed: int
+    scoring: Scoring, tallied: Tallied, summary: Mapping[str, Statistic], groups: Groups, seed: int
 ) -> tuple[dict[str, Value], dict[str, Value], dict[str, Value]]:
     """The numbers of the summary, by group and by corruption, with intervals, those of bootstraps from the same draws."""
     n = len(tallied.ids)
-    kinds = (summary, _by_group(tallied.cells), _by_corruption(tallied.cells))
+    kinds = (summary, _by_group(tallied.cells, groups), _by_corruption(tallied.cells))
     joined = _joined(kinds)
     with np.errstate(divide="ignore", invalid="ignore"):  # a draw without a right answer has no retention
         found = bootstrap_intervals(lambda counts: _scores(scoring, tallied, counts), n, joined, seed=seed)
@@ -92,7 +95,7 @@ def measured_values(
 
 
 def measured_differences(
-    scoring: Scoring, mine: Tallied, other: Tallied, summary: Mapping[str, Statistic], seed: int
+    scoring: Scoring, mine: Tallied, other: Tallied, summary: Mapping[str, Statistic], groups: Groups, seed: int
 ) -> tuple[int, dict[str, Value], dict[str, Value]]:
     """(samples that both networks saw, differences of the summary, by group); paired, with intervals."""
     known = set(other.ids)
@@ -104,7 +107,7 @@ def measured_differences(
     def scores(counts: np.ndarray) -> np.ndarray:
         return np.concatenate([_scores(scoring, ours, counts), _scores(scoring, theirs, counts)], axis=-1)
 
-    kinds = (summary, _by_group(mine.cells))
+    kinds = (summary, _by_group(mine.cells, groups))
     joined = _joined(kinds)
     paired = {name: _difference(number, C) for name, number in joined.items()}
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -200,6 +200,17 @@ RETENTION = register(
         ranks=True,
     )
 )
+RELATIVE_DEGRADATION = register(
+    Measure(
+        "relative_degradation",
+        "Relative degradation",
+        "The share of the clean score that corruption takes: 1 - retention.",
+        unit=RATIO,
+        higher_is_better=False,
+        family="retention",
+        order=1,
+    )
+)
 CLEAN_ACCURACY = register(
     Measure(
         "clean_accuracy",

@@ -10,7 +10,7 @@ from robustvit.metrics.bootstrap import Statistic
 from robustvit.metrics.cells import Cell, clean_accuracy_of
 from robustvit.metrics.mean_accuracy import mean_accuracy_of
 
-__all__ = ["retained", "retention", "retention_of"]
+__all__ = ["relative_degradation_of", "retained", "retention", "retention_of"]
 
 Score = TypeVar("Score", float, FloatArray)
 
@@ -31,3 +31,8 @@ def retention_of(cells: Sequence[Cell], types: str | Sequence[str] | None = "com
     """Retention of accuracy as a statistic; arguments as for `mean_accuracy_of`, and the clean cell is needed."""
     mean, clean = mean_accuracy_of(cells, types), clean_accuracy_of(cells)
     return lambda accuracies: retained(mean(accuracies), clean(accuracies))
+
+
+def relative_degradation_of(kept: Statistic) -> Statistic:
+    """`1 - R`: the share of the clean score that is lost, as a statistic, from that of retention."""
+    return lambda accuracies: 1 - kept(accuracies)

@@ -59,18 +59,22 @@ def build_backbone(
     Raises:
         ValueError: there is no such network, or it has no maps.
     """
+    of_network = {key: value for key, value in options.items() if key != "checkpoint_path"}
     with torch.device("meta"):
-        classifier = build_by_name(name, **{key: value for key, value in options.items() if key != "checkpoint_path"})
+        classifier = build_by_name(name, **of_network)
     how = _any_size(classifier, options)
     if img_size is not None and getattr(classifier, "masked_blocks", False):
         how["img_size"] = img_size
     if hasattr(classifier, "forward_intermediates"):
         how["feature_cls"] = "getter"  # the network itself, with its own names of tensors
+    how |= dict(features_only=True, out_indices=_chosen(classifier, how))
     try:
-        features = build_by_name(name, pretrained, features_only=True, out_indices=_chosen(classifier, how), **options, **how)
+        with torch.device("meta"):
+            build_by_name(name, **of_network, **how)
     except (RuntimeError, AttributeError, AssertionError, TypeError) as error:
         reason = f"{name} has no maps for a dense head ({error})"
         raise ValueError(f"{reason}; give a backbone that timm builds with features_only") from error
+    features = build_by_name(name, pretrained, **options, **how)
     is_getter = isinstance(features, FeatureGetterNet)
     network = features.model if is_getter else features
     return Backbone(

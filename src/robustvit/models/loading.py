@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from robustvit.models.dense_names import dense_name
+from robustvit.models.dense_weights import whole_weights
 from robustvit.models.registry import create_model
 from robustvit.models.sources import understood
 
@@ -32,6 +34,8 @@ def load_model(model: str, *, untrained: bool = False, **options: Any) -> Any:
     """
     source = understood(model)
     is_untrained = untrained and source.is_name
+    if source.is_name and not is_untrained:
+        _check_whole(source.name)
     with built_with(source.name, options):
         if is_untrained:
             with torch.random.fork_rng(devices=[]):
@@ -53,6 +57,16 @@ def built_with(name: str, options: Iterable[str]) -> Iterator[None]:
     except (TypeError, KeyError, AttributeError, IndexError, ArithmeticError, AssertionError) as error:
         reason = f"{type(error).__name__}: {error}".partition("\n")[0]
         raise ValueError(f"{name} cannot be built with {', '.join(options) or 'these options'} ({reason})") from error
+
+
+def _check_whole(name: str) -> None:
+    """Raises ValueError for a dense network without weights: those of its backbone alone would leave the head random."""
+    dense = dense_name(name)
+    if dense is not None and whole_weights(dense) is None:
+        raise ValueError(
+            f"there are no published weights of {name}, only of its backbone; give {name}=FILE, or try things out with "
+            "--untrained"
+        )
 
 
 def _check_trained(name: str, network: Any, options: dict[str, Any]) -> None:

@@ -58,7 +58,7 @@ def _dense(
 
 
 def _saved(folder: str, name: DenseName, config: dict[str, Any], pretrained: bool, options: dict[str, Any]) -> Any:
-    """A dense network of a folder that `robustvit train` wrote."""
+    """A dense network of a folder that `robustvit train` wrote; another number of classes gets a fresh classifier."""
     cfg, parts = config.get("pretrained_cfg", {}), {k: v for k, v in config.get("robustvit", {}).items() if k != "task"}
     own = {key: value for key, value in config.get("model_args", {}).items() if key != "backbone_weights"}
     given = {"num_classes": config.get("num_classes"), **own, **parts, **options}
@@ -67,5 +67,5 @@ def _saved(folder: str, name: DenseName, config: dict[str, Any], pretrained: boo
     network.pretrained_cfg |= {key: cfg[key] for key in ("input_size", "mean", "std") if key in cfg}
     network.pretrained_cfg |= {key: config[key] for key in ("label_names",) if config.get(key)}
     if pretrained:
-        load_weights(network, weights_in(folder))
+        network.fresh_parts = load_weights(network, weights_in(folder))
     return network

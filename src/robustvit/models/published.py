@@ -33,7 +33,7 @@ class PublishedWeights:
         num_classes: None where the authors do not say; the network is then built without a classifier.
         preprocessing: mean, std and crop_pct where they are not the network's own.
         model_args: what the network needs besides its name to fit the file.
-        reported: the authors' scores: accuracies, `_mce` and `_mfr`, in percent.
+        reported: the authors' scores: accuracies (of segmenters mIoU), `_mce` and `_mfr`, in percent.
     """
 
     architecture: str
@@ -341,5 +341,14 @@ PUBLISHED: tuple[PublishedWeights, ...] = (
         url=_TAP + "tapadl_rvt_base.pth.tar",
         model_args={"tap": 4, "ffn": "conv"},
         reported={"imagenet": 83.1, "imagenet_c_mce": 44.7, "imagenet_a": 32.7, "imagenet_p_mfr": 29.6},
+    ),
+    PublishedWeights(
+        "fan_hybrid_base/segformer",
+        "tapadl_cityscapes",
+        "tap_fan_base_16_p4_hybrid/segformer",
+        url=_TAP + "tapadl_fan_base_segmentation.pth",
+        input_size=1024,
+        num_classes=19,
+        reported={"cityscapes": 82.9, "cityscapes_c": 69.7, "acdc": 63.6},
     ),
 )

@@ -11,9 +11,14 @@ from timm.models import split_model_name_tag
 
 from robustvit.layers.token_pooling import TapBlocks, TapKind
 from robustvit.models.building import OURS
-from robustvit.models.dense_names import SEGMENTATION_HEADS
+from robustvit.models.dense_names import SEGMENTATION_HEADS, dense_name
+from robustvit.models.dense_weights import fetched, whole_weights
 from robustvit.models.from_file import network_from_file
 from robustvit.models.networks import build_network
+from robustvit.models.official import from_official
+from robustvit.models.published import PUBLISHED
+from robustvit.models.saved_folder import LOCAL
+from robustvit.models.shipped import SHIPPED_FOLDERS, SHIPPED_TAG
 from robustvit.models.sources import understood
 
 __all__ = ["create_model", "list_models"]
@@ -29,7 +34,10 @@ def list_models(pattern: str = "*", *, pretrained: bool = False) -> list[str]:
     """
     backbones, slash, heads = pattern.rpartition("/")
     if slash:
-        fitting = [head for head in SEGMENTATION_HEADS if fnmatch(head, heads)] if not pretrained else []
+        if pretrained:
+            tagged = [(name, SHIPPED_TAG) for name in SHIPPED_FOLDERS] + [(w.architecture, w.tag) for w in PUBLISHED]
+            return [f"{name}.{tag}" for name, tag in tagged if fnmatch(name, pattern)]
+        fitting = [head for head in SEGMENTATION_HEADS if fnmatch(head, heads)]
         return [f"{name}/{head}" for name in OURS if fnmatch(name, backbones) for head in fitting]
     names = timm.list_models(pattern, pretrained=pretrained)
     ours = [name for name in names if split_model_name_tag(name)[0] in OURS]
@@ -61,14 +69,21 @@ def create_model(
         **kwargs: as for `timm.create_model`: num_classes, in_chans, img_size, drop_path_rate, features_only, ... Networks that
             take any size, as CNNs do, take `img_size` too; `pretrained_cfg` notes it. `checkpoint_path` is FILE. Of
             segmenters: `embed_dim` (width of the head), `head_drop_rate`, `auxiliary_units` (of setr_pup), `last_level` (of
-            FAN), and `backbone_weights`, a file of a classifier that the backbone starts from; `pretrained` is about the
-            backbone, too.
+            FAN), and `backbone_weights`, a file of a classifier that the backbone starts from. `pretrained` is about the
+            backbone, too, unless the name has a tag of weights of the whole segmenter, or weights come with the package
+            (`fan_hybrid_base/segformer.tapadl_cityscapes`, `fan_hybrid_nano/segformer`).
     """
     asked = dict(tap=tap, tap_blocks=tap_blocks, token_head=token_head, token_fusion=token_fusion)
     defaults = dict(tap=None, tap_blocks="all", token_head=False, token_fusion=False)
     options = {key: value for key, value in asked.items() if value != defaults[key]} | kwargs
     source = understood(name)
     file = source.file or options.get("checkpoint_path")
+    dense = dense_name(source.name)
+    whole = whole_weights(dense) if dense is not None else None
+    if pretrained and whole is not None and not file:
+        if isinstance(whole, Path):
+            return build_network(f"{LOCAL}{whole}", True, **options)
+        return from_official(whole.published_name, fetched(whole), **options)
     if not file or options.get("features_only") or str(file).endswith(_JAX):
         return build_network(source.name, pretrained, **options | ({"checkpoint_path": str(file)} if file else {}))
     options.pop("checkpoint_path", None)

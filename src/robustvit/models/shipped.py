@@ -1,5 +1,5 @@
-"""Weights that come with the package: the nano networks of `robustvit demo`, so that something trained is there at once, and
-a tiny labeler of STL, whose tokens have labels to look at.
+"""Weights that come with the package: the nano networks of `robustvit demo`, so that something trained is there at once, a
+tiny labeler of STL, whose tokens have labels to look at, and a small segmenter.
 
 Half precision, trained on `scenes-easy`, the embedded dataset with colours and grounds that hint at the class; on `scenes`
 itself, which is shapes alone, they are near chance. `python -m robustvit.demo.shipping runs/demo` makes the files.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["SHIPPED", "ShippedWeights", "shipped_cfg"]
+__all__ = ["SHIPPED", "SHIPPED_FOLDERS", "SHIPPED_TAG", "ShippedWeights", "shipped_cfg", "shipped_file"]
 
 FOLDER = Path(__file__).parent / "weights"
 
@@ -38,6 +38,10 @@ SHIPPED: Mapping[str, ShippedWeights] = {
     "vit_pico": ShippedWeights(),
 }
 """Network -> its weights."""
+SHIPPED_TAG = "scenes"
+"""Of the dense networks among them."""
+SHIPPED_FOLDERS: Mapping[str, Path] = {"fan_hybrid_nano/segformer": FOLDER / f"fan_hybrid_nano_segformer.{SHIPPED_TAG}"}
+"""Dense network -> the folder with its weights and config.json, as `robustvit train` writes it."""
 
 
 def shipped_file(name: str) -> Path:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from robustvit.corruptions.registry import CORRUPTIONS, GROUPS
+from robustvit.corruptions.registry import CORRUPTIONS
 from robustvit.evaluation.results import Measurement, ModelResults
 from robustvit.metrics.measures import measure_of
 from robustvit.report.attacks import attack_label
 from robustvit.report.charts import heat_colours
 from robustvit.report.comparison import best_of, is_best
 from robustvit.report.figures import Heat, HeatCell, HeatRow, heat_cell, heat_scale
-from robustvit.report.grids import group_of
+from robustvit.report.grids import grouped
 from robustvit.report.numbers import count, is_number, mean, percent, words
 from robustvit.tasks.per_class import CORRUPTED, ClassResult
 
@@ -62,7 +62,7 @@ def class_heats(model: ModelResults) -> tuple[ClassHeat, ...]:
 
 def _heat(measured: Measurement) -> ClassHeat:
     classes = sorted(measured.class_accuracies, key=_share_left)
-    groups = _grouped(classes)
+    groups = _grouped(classes, measured.groups)
     names = [name for members in groups.values() for name in members]
     others = list(dict.fromkeys(name for one in classes for name in one.attacked or {}))
     top = _top(classes, [*names, CORRUPTED])
@@ -96,14 +96,11 @@ def _caption(key: str, classes: int, has_clean: bool) -> str:
     return told + order + colours + some
 
 
-def _grouped(classes: Sequence[ClassResult]) -> dict[str, list[str]]:
+def _grouped(classes: Sequence[ClassResult], groups: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
     """Group -> its corruptions, in the canonical order."""
     known = {name: place for place, name in enumerate(CORRUPTIONS)}
     names = sorted(dict.fromkeys(name for one in classes for name in one.corruptions), key=lambda n: known.get(n, len(known)))
-    found: dict[str, list[str]] = {group: [] for group in (*GROUPS, "other")}
-    for name in names:
-        found.setdefault(group_of(name), []).append(name)
-    return {group: own for group, own in found.items() if own}
+    return grouped(names, groups)
 
 
 def _left(one: ClassResult, value: float | None) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -12,7 +12,7 @@ from robustvit.evaluation.results import CellResult, Measurement, ModelResults, 
 from robustvit.metrics.measures import SHARE, measure_of
 from robustvit.report.numbers import mean
 
-__all__ = ["Grid", "further_measures", "grids_of", "other_cells", "sequence_cells"]
+__all__ = ["Grid", "further_measures", "grids_of", "grouped", "other_cells", "sequence_cells"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Grid:
         suites: that measured it; several where they share no cell.
         clean: the primary measure on the same images without corruption, if it is known.
         cells: (corruption, severity) -> what was measured.
+        sorted_into: "noise", "blur", ... -> its corruptions; others go by their own group.
         by_group: "noise", "blur", ... -> the mean with its interval, where that is known.
         by_corruption: corruption -> likewise, over its severities.
     """
@@ -30,6 +31,7 @@ class Grid:
     suites: tuple[str, ...]
     clean: Value | None
     cells: dict[tuple[str, int], CellResult]
+    sorted_into: dict[str, tuple[str, ...]] = field(default_factory=dict)
     by_group: dict[str, Value] = field(default_factory=dict)
     by_corruption: dict[str, Value] = field(default_factory=dict)
 
@@ -47,10 +49,7 @@ class Grid:
     @cached_property
     def groups(self) -> dict[str, tuple[str, ...]]:
         """Group -> its corruptions, without empty groups."""
-        found: dict[str, list[str]] = {group: [] for group in (*GROUPS, "other")}
-        for name in self.corruptions:
-            found.setdefault(group_of(name), []).append(name)
-        return {group: tuple(names) for group, names in found.items() if names}
+        return grouped(self.corruptions, self.sorted_into)
 
     def score(self, corruption: str, severity: int) -> float | None:
         """The primary measure in a cell."""
@@ -77,8 +76,19 @@ def _plain(value: float | None) -> Value | None:
     return None if value is None else Value(value)
 
 
-def group_of(corruption: str) -> str:
-    return CORRUPTIONS[corruption].group if corruption in CORRUPTIONS else "other"
+def grouped(corruptions: Sequence[str], known: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """Group -> its corruptions, without empty groups.
+
+    Args:
+        corruptions: in the order that members of a group have.
+        known: group -> corruptions, of the suite that measured them; others go by their own group.
+    """
+    own = {name: group for group, names in known.items() for name in names}
+    found: dict[str, list[str]] = {group: [] for group in (*GROUPS, "other")}
+    for name in corruptions:
+        group = CORRUPTIONS[name].group if name in CORRUPTIONS else "other"
+        found.setdefault(own.get(name, group), []).append(name)
+    return {group: tuple(names) for group, names in found.items() if names}
 
 
 def grids_of(model: ModelResults) -> tuple[Grid, ...]:
@@ -101,8 +111,10 @@ def grids_of(model: ModelResults) -> tuple[Grid, ...]:
 def _grid(
     model: ModelResults, measured: Measurement | None, suites: Sequence[str], cells: dict[tuple[str, int], CellResult]
 ) -> Grid:
-    groups, corruptions = (measured.group_accuracies, measured.corruption_accuracies) if measured else ({}, {})
-    return Grid(tuple(suites), _clean_of(model, suites), cells, groups, corruptions)
+    clean = _clean_of(model, suites)
+    if measured is None:
+        return Grid(tuple(suites), clean, cells)
+    return Grid(tuple(suites), clean, cells, measured.groups, measured.group_accuracies, measured.corruption_accuracies)
 
 
 def sequence_cells(model: ModelResults) -> tuple[CellResult, ...]:

@@ -82,15 +82,17 @@ class SummaryMeasures:
         clean: without corruption.
         mean: averaged over whatever corruptions and severities were measured.
         mean_15, mean_19: over the 15 common, or all 19, corruptions at all severities.
+        has_degradation: whether the share that is lost is shown beside the one that is kept, as papers on segmentation do.
     """
 
     clean: Measure
     mean: Measure
     mean_15: Measure
     mean_19: Measure
+    has_degradation: bool = False
 
     @staticmethod
-    def of(primary: Measure) -> SummaryMeasures:
+    def of(primary: Measure, *, has_degradation: bool = False) -> SummaryMeasures:
         """Registered as clean_KEY, mean_KEY, mean_KEY_15 and mean_KEY_19."""
 
         def made(key: str, label: str, meaning: str, **about: Any) -> Measure:
@@ -110,6 +112,7 @@ class SummaryMeasures:
             mean_15=made(f"mean_{key}_15", f"{label}, 15 common corruptions", over.format("the 15 common"), **special),
             mean_19=made(f"mean_{key}_19", f"{label}, all 19 corruptions", over.format("all 19"), **special),
             mean=made(f"mean_{key}", f"{label} under corruption", "Averaged over what was measured.", family="corruption"),
+            has_degradation=has_degradation,
         )
 
 

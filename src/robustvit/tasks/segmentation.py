@@ -63,7 +63,7 @@ class Segmentation(Task):
 
     name = "segmentation"
     primary = MIOU
-    summary = SummaryMeasures.of(MIOU)
+    summary = SummaryMeasures.of(MIOU, has_degradation=True)
     protocol = "native"
     is_dense = True
     ranks_samples = True

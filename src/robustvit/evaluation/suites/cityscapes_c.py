@@ -83,6 +83,9 @@ class CityscapesC(Suite):
             if severity in severities
         )
 
+    def group_of(self, corruption: str) -> str:
+        return next(group for group, names in GROUPS.items() if corruption in names)
+
     def shares_pass(self, settings: Settings) -> bool:
         return not self._on_disk(settings)
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from torch import nn
 
 from robustvit.corruptions.conditions import CLEAN, Condition
+from robustvit.corruptions.registry import CORRUPTIONS
 from robustvit.evaluation.passes import Pass
 from robustvit.evaluation.settings import Settings
 from robustvit.evaluation.statistics import corruption_statistics
@@ -53,6 +54,10 @@ class Suite(ABC):
         Raises:
             ValueError: files are missing (LayoutError), classes do not match (ClassMismatchError), ...
         """
+
+    def group_of(self, corruption: str) -> str:
+        """The group whose mean is given for several corruptions: "noise", "blur", ..."""
+        return CORRUPTIONS[corruption].group
 
     def statistics(self, task: Task, tallied: Tallied) -> dict[str, Statistic]:
         """The numbers of the summary: key of a measure -> function of the primary measure in the cells."""

@@ -51,7 +51,7 @@ def network_from_file(name: str, file: Path, **options: Any) -> Any:
     if stored is not None and options.setdefault("num_classes", stored) != stored:
         reason = "the network would get a classifier that was never trained"
         raise ValueError(f"{options['num_classes']} classes, but the checkpoint has {stored} classes; {reason}")
-    if "token_head.weight" in weights:
+    if "token_head.weight" in weights and not is_dense(name):
         options.setdefault("token_head", True)
     described = network_beside(file)
     if described is not None and described in (name, getattr(OFFICIAL.get(name), "architecture", "")):

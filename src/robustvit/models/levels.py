@@ -21,6 +21,10 @@ from robustvit.models.image_sizes import takes_option
 __all__ = ["Backbone", "build_backbone", "levels_of"]
 
 LEVELS = 4
+ODD_SIZE = (129, 163)
+"""Of images that a network must take that takes any size."""
+MULTIPLES = (1, 4, 16, 32, 64)
+"""Of pixels, which images may be padded to."""
 
 
 class Backbone(NamedTuple):
@@ -34,6 +38,7 @@ class Backbone(NamedTuple):
         cfg: `pretrained_cfg` of the network.
         unused: names of tensors that the classifier has and the levels do not need.
         multiple: images are padded with zeros, below and on the right, to multiples of so many pixels.
+        only_size: (H, W) of the images, of a network that takes one size only.
     """
 
     network: nn.Module
@@ -43,6 +48,7 @@ class Backbone(NamedTuple):
     cfg: dict[str, Any]
     unused: frozenset[str]
     multiple: int = 1
+    only_size: tuple[int, int] | None = None
 
 
 def build_backbone(
@@ -63,29 +69,83 @@ def build_backbone(
     with torch.device("meta"):
         classifier = build_by_name(name, **of_network)
     how = _any_size(classifier, options)
-    if img_size is not None and getattr(classifier, "masked_blocks", False):
-        how["img_size"] = img_size
     if hasattr(classifier, "forward_intermediates"):
         how["feature_cls"] = "getter"  # the network itself, with its own names of tensors
     how |= dict(features_only=True, out_indices=_chosen(classifier, how))
-    try:
-        with torch.device("meta"):
-            build_by_name(name, **of_network, **how)
-    except (RuntimeError, AttributeError, AssertionError, TypeError) as error:
-        reason = f"{name} has no maps for a dense head ({error})"
-        raise ValueError(f"{reason}; give a backbone that timm builds with features_only") from error
+    if img_size is not None and getattr(classifier, "masked_blocks", False):
+        how["img_size"] = img_size
+    trial = _tried(name, of_network | how)
+    if trial.multiple is None and img_size is not None and "img_size" not in how and takes_option(classifier, "img_size"):
+        how["img_size"] = img_size
+        trial = _tried(name, of_network | how)
     features = build_by_name(name, pretrained, **options, **how)
-    is_getter = isinstance(features, FeatureGetterNet)
-    network = features.model if is_getter else features
+    network, indices = _parts(features)
+    for unread in trial.unread:
+        network.get_parameter(unread).requires_grad_(False)  # processes wait for gradients that never come
     return Backbone(
         network=network,
-        indices=tuple(features.out_indices) if is_getter else None,
+        indices=indices,
         channels=tuple(features.feature_info.channels()),
         strides=tuple(features.feature_info.reduction()),
         cfg=dict(features.pretrained_cfg),
         unused=frozenset(classifier.state_dict()) - frozenset(network.state_dict()),
-        multiple=_patch(classifier) if "strict_img_size" in how else 1,
+        multiple=trial.multiple or 1,
+        only_size=trial.size if trial.multiple is None else None,
     )
+
+
+def _parts(features: Any) -> tuple[nn.Module, tuple[int, ...] | None]:
+    """The network, and the indices of its maps; None where it returns the maps itself."""
+    is_getter = isinstance(features, FeatureGetterNet)
+    return (features.model, tuple(features.out_indices)) if is_getter else (features, None)
+
+
+class _Trial(NamedTuple):
+    """What a network without weights shows.
+
+    Attributes:
+        size: (H, W) that it was made for.
+        multiple: of how many pixels images must be; None where it takes that size only.
+        unread: names of parameters that no level depends on.
+    """
+
+    size: tuple[int, int]
+    multiple: int | None
+    unread: tuple[str, ...]
+
+
+def _tried(name: str, options: dict[str, Any]) -> _Trial:
+    """Runs the network on the meta device, which costs next to nothing.
+
+    Raises:
+        ValueError: it has no maps.
+    """
+    try:
+        with torch.device("meta"):
+            features = build_by_name(name, **options)
+    except (RuntimeError, AttributeError, AssertionError, TypeError) as error:
+        reason = f"{name} has no maps for a dense head ({error})"
+        raise ValueError(f"{reason}; give a backbone that timm builds with features_only") from error
+    network, indices = _parts(features.eval())
+    size = options.get("img_size") or features.pretrained_cfg["input_size"][1:]
+    size = (size, size) if isinstance(size, int) else (size[0], size[1])
+    for multiple, shape in (*((multiple, ODD_SIZE) for multiple in MULTIPLES), (None, size)):
+        images = torch.empty(1, options.get("in_chans", 3), *shape, device="meta")
+        try:
+            levels = levels_of(network, indices, images, multiple or 1)
+        except NotImplementedError:  # an operation that the meta device does not have tells nothing
+            break
+        except (RuntimeError, ValueError, AssertionError, IndexError):
+            continue
+        return _Trial(size, multiple, _unread(network, levels))
+    return _Trial(size, 1, ())
+
+
+def _unread(network: nn.Module, levels: Sequence[Tensor]) -> tuple[str, ...]:
+    """Names of the parameters that the levels do not depend on."""
+    named = dict(network.named_parameters())
+    gradients = torch.autograd.grad([level.sum() for level in levels], list(named.values()), allow_unused=True)
+    return tuple(name for name, gradient in zip(named, gradients, strict=True) if gradient is None)
 
 
 def levels_of(network: nn.Module, indices: Sequence[int] | None, images: Tensor, multiple: int = 1) -> list[Tensor]:
@@ -96,12 +156,6 @@ def levels_of(network: nn.Module, indices: Sequence[int] | None, images: Tensor,
     if indices is None:
         return list(network(images))
     return network.forward_intermediates(images, indices=list(indices), intermediates_only=True)  # type: ignore[operator]
-
-
-def _patch(classifier: Any) -> int:
-    """Side of the patches of a network that takes multiples of it."""
-    side = classifier.patch_embed.patch_size
-    return side if isinstance(side, int) else max(side)
 
 
 def _any_size(classifier: nn.Module, options: dict[str, Any]) -> dict[str, Any]:

@@ -77,6 +77,7 @@ def _published_segmenter(
         arguments["num_classes"] = num_classes
     network = build_network(str(name), **{**arguments, **model_args})
     load_weights(network, given)
+    network.implied_args = {key: value for key, value in arguments.items() if key != "num_classes"}  # also of its copies
     return network
 
 

@@ -37,6 +37,8 @@ class Segmenter(DenseNetwork):
     classifier = "decode_head.classifier"
     from_published = staticmethod(segmentation_head_weights)
     unread_parts = ("decode_head.conv_seg.weight", "decode_head.conv_seg.bias")
+    called_besides_forward = ("forward_all", "forward_patches")
+    """Methods by which it, or a block of it, is called in training; a sharded network must know them."""
 
     def __init__(
         self,
@@ -88,7 +90,7 @@ def _resized(logits: Tensor, images: Tensor) -> Tensor:
 def _segformer(
     backbone: Backbone, num_classes: int, *, embed_dim: int | None = None, head_drop_rate: float = 0.1
 ) -> Segmenter:
-    width = embed_dim or (_NARROW if max(backbone.channels) <= _NARROW else 768)
+    width = embed_dim if embed_dim is not None else (_NARROW if max(backbone.channels) <= _NARROW else 768)
     head = SegFormerHead(backbone.channels, num_classes, embed_dim=width, drop_rate=head_drop_rate)
     return Segmenter(backbone, num_classes, head)
 
@@ -101,7 +103,7 @@ def _setr(
     auxiliary: Mapping[str, int],
     embed_dim: int | None = None,
 ) -> Segmenter:
-    width = embed_dim or 256
+    width = 256 if embed_dim is None else embed_dim
     head = SETRHead(backbone.channels[-1], num_classes, width=width, **main)
     others = [SETRHead(dim, num_classes, width=width, **auxiliary) for dim in backbone.channels[:-1]]
     return Segmenter(backbone, num_classes, head, others, takes_levels=False)
@@ -124,6 +126,14 @@ _HEADS: Mapping[str, Callable[..., Segmenter]] = {
 }
 
 
+OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "segformer": ("embed_dim", "head_drop_rate"),
+    "setr_pup": ("embed_dim", "auxiliary_units"),
+    "setr_naive": ("embed_dim",),
+}
+"""What each head can be built with."""
+
+
 def build_segmenter(head: str, backbone: Backbone, num_classes: int, **options: Any) -> Segmenter:
     """The segmenter of a head of `SEGMENTATION_HEADS`, with the options of that head.
 
@@ -134,6 +144,11 @@ def build_segmenter(head: str, backbone: Backbone, num_classes: int, **options: 
         options: `embed_dim` (width of the head); of segformer `head_drop_rate`; of setr_pup `auxiliary_units` (1 or 2).
 
     Raises:
-        TypeError: the head has no such option.
+        ValueError: the head has no such option, or it cannot have that value.
     """
+    for name, value in options.items():
+        if name not in OPTIONS[head]:
+            raise ValueError(f"{head} has no option {name}; it has {', '.join(OPTIONS[head])}")
+        if name in ("embed_dim", "auxiliary_units") and value is not None and value < 1:
+            raise ValueError(f"{name}={value} is not possible for {head}; give at least 1")
     return _HEADS[head](backbone, num_classes, **options)

@@ -44,6 +44,11 @@ class Protocol:
     interpolation: str = "bilinear"
     ignore_orientation: bool = False
 
+    @property
+    def keeps_size(self) -> bool:
+        """Whether images keep their own size."""
+        return self.name == "native"
+
     def apply(self, image: Image.Image) -> Tensor:
         """RGB image -> uint8 [3, H, W].
 
@@ -51,7 +56,7 @@ class Protocol:
             ValueError: the image is smaller than the crop, or not of the exact size where nothing resizes it.
         """
         H, W = self.size
-        if self.name == "native":
+        if self.keeps_size:
             H, W = image.height, image.width
         if self.name == "squash":
             image = image.resize((W, H), _FILTERS[self.interpolation])

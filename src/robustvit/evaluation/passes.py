@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ from robustvit.corruptions.parameters import family_of_size
 from robustvit.data.normalisation import Normalisation
 from robustvit.data.protocols import Protocol
 from robustvit.data.sample_digest import add_samples
-from robustvit.data.samples import Sample, SampleSet, SomeSamples
+from robustvit.data.samples import Sample, SampleSet, SomeSamples, UnreadablePictureError, check_values
 from robustvit.evaluation.attacking import Attacker, size_of_change
 from robustvit.evaluation.settings import Settings
 from robustvit.evaluation.tallied import CHANGES, Tallied
@@ -85,6 +85,16 @@ class Pass(ABC):
     normalisation: Normalisation
     settings: Settings
     left_out: tuple[Condition, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raises ValueError where targets cannot be right; see `check_values`."""
+        for samples in self.sample_sets:
+            check_values(samples)
+
+    @property
+    def sample_sets(self) -> tuple[SampleSet, ...]:
+        """All that it shows."""
+        return (self.samples,)
 
     @property
     def suite_names(self) -> tuple[str, ...]:
@@ -188,6 +198,22 @@ class Pass(ABC):
         return {**counts, "origin": origin, **self.task.describe(self.samples)}
 
 
+class _Group(NamedTuple):
+    """Samples of one size: ids, targets, and images uint8 [b, 3, H, W]."""
+
+    ids: list[str]
+    targets: list[Any]
+    images: Tensor
+
+
+class _Batch(NamedTuple):
+    """A batch by its number; `skipped` has (id, reason) of what could not be read, be it the image or its target."""
+
+    number: int
+    groups: list[_Group]
+    skipped: list[tuple[str, str]]
+
+
 @dataclass(frozen=True)
 class MemoryPass(Pass):
     """Clean samples under conditions that are made on the way, and under attacks.
@@ -246,8 +272,8 @@ class MemoryPass(Pass):
             for number, groups, skipped in inputs:  # what lies between two batches is taken inside
                 if attacker is not None:
                     attacker.prepare(step)
-                with fits_memory(sum(len(samples) for samples, _ in groups), self.protocol.size):
-                    parts = [self._tallied(own, x, inputs, attacker, step) for own, x in groups] or [self._nothing()]
+                with fits_memory(sum(len(group.ids) for group in groups), self.protocol.size):
+                    parts = [self._tallied(group, inputs, attacker, step) for group in groups] or [self._nothing()]
                 tallied = replace(Tallied.join(parts, self.cells), skipped=skipped)
                 step(len(skipped) * len(self.cells))
                 if stored is not None:
@@ -255,14 +281,37 @@ class MemoryPass(Pass):
                 done[number] = tallied
         return done
 
-    def _inputs(self, batches: Iterator[Decoded]) -> Iterator[Decoded | Tensor]:
+    def _inputs(self, batches: Iterator[Decoded]) -> Iterator[_Batch | Tensor]:
         """Every batch, followed by the images of each of its groups under each of the conditions."""
-        for batch in batches:
+        for decoded in batches:
+            batch = self._with_targets(decoded)
             yield batch
-            for samples, images in batch.groups:
-                ids = [sample.id for sample in samples]
+            for group in batch.groups:
                 for condition in self.conditions:
-                    yield self.under(images, ids, condition)
+                    yield self.under(group.images, group.ids, condition)
+
+    def _with_targets(self, decoded: Decoded) -> _Batch:
+        """A batch with the targets of its samples; those whose target is damaged are skipped as damaged images are."""
+        groups, skipped = [], list(decoded.skipped)
+        for samples, images in decoded.groups:
+            read = [self._target(sample) for sample in samples]
+            kept = [i for i, target in enumerate(read) if not isinstance(target, UnreadablePictureError)]
+            skipped += [
+                (sample.id, str(target))
+                for sample, target in zip(samples, read, strict=True)
+                if isinstance(target, UnreadablePictureError)
+            ]
+            if kept:
+                shown = images if len(kept) == len(samples) else images[kept]
+                groups.append(_Group([samples[i].id for i in kept], [read[i] for i in kept], shown))
+        return _Batch(decoded.number, groups, skipped)
+
+    def _target(self, sample: Sample) -> Any:
+        """The target, or why it cannot be read."""
+        try:
+            return self.task.target(sample, self.samples)
+        except UnreadablePictureError as error:
+            return error
 
     def _nothing(self) -> Tallied:
         """Of a batch without samples; all processes of a sharded network take part in every batch."""
@@ -272,14 +321,13 @@ class MemoryPass(Pass):
 
     def _tallied(
         self,
-        samples: list[Sample],
-        clean: Tensor,
-        inputs: Iterator[Decoded | Tensor],
+        group: _Group,
+        inputs: Iterator[_Batch | Tensor],
         attacker: Attacker | None,
         step: Callable[[int], None],
     ) -> Tallied:
         """Of images of one size; `inputs` has them under the conditions next."""
-        ids, targets = [sample.id for sample in samples], [self.task.target(sample, self.samples) for sample in samples]
+        ids, targets, clean = group
 
         def shown() -> Iterator[Tensor]:
             yield from (next(inputs) for _ in self.conditions)  # type: ignore[misc]
@@ -315,7 +363,8 @@ class MemoryPass(Pass):
             return {}
         about: dict[str, Any] = {"seed": self.settings.seed}
         if names - {PATCHES.name}:
-            about |= {"family": family_of_size(*self.protocol.size), "channel_order": self.settings.channel_order}
+            family = "by the size of each image" if self.protocol.keeps_size else family_of_size(*self.protocol.size)
+            about |= {"family": family, "channel_order": self.settings.channel_order}
             about["jpeg"] = f"quality {JPEG_QUALITY} after every corruption" if self.jpeg else "no"
         if "frost" in names:
             folder = self.settings.frost_folder
@@ -334,6 +383,10 @@ class FilesPass(Pass):
     """
 
     sets: tuple[tuple[Task, SampleSet], ...] = ()
+
+    @property
+    def sample_sets(self) -> tuple[SampleSet, ...]:
+        return tuple(samples for _, samples in self.sets)
 
     def run(self, processes: Processes, stored: StoredWork | None, report: PassReport | None) -> Tallied:
         name = self.suites[0].name

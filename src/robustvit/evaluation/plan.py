@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import nn
 
 from robustvit.data.samples import UnreadablePictureError
 from robustvit.evaluation.passes import Pass
 from robustvit.evaluation.settings import Settings
-from robustvit.evaluation.suites.in_memory import plan_together
+from robustvit.evaluation.suites.in_memory import plan_in_memory
 from robustvit.evaluation.suites.registry import check_suites
 from robustvit.models.functions import FunctionNetwork
 
@@ -37,12 +39,22 @@ def plan(network: nn.Module, settings: Settings) -> list[Pass]:
     if settings.predictions and task.prediction_table is None:
         raise ValueError(f"{task.name} has no table of predictions; leave --predictions out")
     together = [suite for suite in asked if suite.shares_pass(settings)]
-    passes = [plan_together(network, settings, together)] if together or settings.attacks else []
+    passes = plan_in_memory(network, settings, together) if together or settings.attacks else []
     passes += [suite.plan(network, settings) for suite in asked if suite not in together]
     for planned in passes:
         if planned.is_of_images:
             _try_samples(planned)
+    _check_used(settings, passes)
     return passes
+
+
+def _check_used(settings: Settings, passes: Sequence[Pass]) -> None:
+    """Raises ValueError for options about corruptions where none are made."""
+    made = [planned.describe_corruption() for planned in passes]
+    if settings.channel_order != Settings.channel_order and not any("channel_order" in about for about in made):
+        raise ValueError("--bgr (channel_order) is about corruptions that are made in memory, and none are; leave it out")
+    if settings.frost_folder is not None and not any("frost" in about for about in made):
+        raise ValueError("--frost-folder (frost_folder) is about frost made in memory, and none is; leave it out")
 
 
 def _try_samples(planned: Pass) -> None:

@@ -125,7 +125,7 @@ def _measurement(planned: Pass, tallied: Tallied, scored: Tallied) -> Measuremen
         group_accuracies=groups,
         corruption_accuracies=corruptions,
         attacks={attack.name: attack.describe() for attack in planned.attacks},
-        notes=tuple(_notes(planned, tallied, has_bootstraps(scored, statistics))),
+        notes=tuple(_notes(planned, tallied, has_bootstraps(scoring, scored, statistics))),
         class_accuracies=scoring.per_class(planned.cells, tallied.rows),
     )
 
@@ -154,7 +154,7 @@ def cells_of(planned: Pass, tallied: Tallied) -> list[CellResult]:
     """One result per cell, with all numbers of the task."""
     cells, drawn = [], cell_intervals(planned.scoring, tallied, planned.settings.seed)
     for i, (suite, condition, row) in enumerate(zip(planned.cell_suites, planned.cells, tallied.rows, strict=True)):
-        values = {**_cell_values(planned.scoring, row), planned.scoring.primary.key: Value.of(drawn[i])}
+        values = {**_cell_values(planned.scoring, row), **{key: Value.of(interval) for key, interval in drawn[i].items()}}
         if suite == ATTACK_SUITE:
             means = tallied.changes[i].mean(0).tolist()
             values |= {name: Value(mean) for name, mean in zip(CHANGES, means, strict=True)}

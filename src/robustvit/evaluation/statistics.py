@@ -7,6 +7,8 @@ networks: intervals come from a bootstrap through `Scoring.score`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -70,28 +72,31 @@ def has_all(cells: Sequence[Condition], corruption_set: str) -> bool:
     return {(name, severity) for name in corruption_names(corruption_set) for severity in SEVERITIES} <= set(cells)
 
 
-def has_bootstraps(tallied: Tallied, summary: Mapping[str, Statistic]) -> bool:
+def has_bootstraps(scoring: Scoring, tallied: Tallied, summary: Mapping[str, Statistic]) -> bool:
     """Whether the interval of a number comes from draws."""
     numbers = [*summary.values(), *_by_corruption(tallied.cells).values()]
-    return any(not isinstance(number, CellAccuracy) for number in numbers)
+    is_drawn = any(scoring.interval(scoring.primary.key, row) is None for row in tallied.rows)
+    return is_drawn or any(not isinstance(number, CellAccuracy) for number in numbers)
 
 
 def measured_values(
     scoring: Scoring, tallied: Tallied, summary: Mapping[str, Statistic], groups: Groups, seed: int
 ) -> tuple[dict[str, Value], dict[str, Value], dict[str, Value]]:
     """The numbers of the summary, by group and by corruption, with intervals, those of bootstraps from the same draws."""
-    n = len(tallied.ids)
-    kinds = (summary, _by_group(tallied.cells, groups), _by_corruption(tallied.cells))
+    n, C = len(tallied.ids), len(tallied.cells)
+    kinds = (summary, _by_group(tallied.cells, groups), _by_corruption(tallied.cells), _further(scoring, tallied))
     joined = _joined(kinds)
+    numbers = {name: _of_first(number, C) for name, number in joined.items()}
     with np.errstate(divide="ignore", invalid="ignore"):  # a draw without a right answer has no retention
-        found = bootstrap_intervals(lambda counts: _scores(scoring, tallied, counts), n, joined, seed=seed)
+        draws: Any = dict(seed=seed, strata=_strata(tallied))
+        found = bootstrap_intervals(lambda counts: _all_scores(scoring, tallied, counts), n, numbers, **draws)
     for name, number in joined.items():
         if isinstance(number, CellAccuracy):
             exact = scoring.interval(scoring.primary.key, tallied.rows[number.position])
             found[name] = exact or found[name]
         elif isinstance(number, MeanAccuracy) and _is_unknown(found[name]) and scoring.is_share:
             found[name] = wilson_interval(float(np.clip(found[name].estimate, 0, 1)) * n, n)
-    return _part(found, kinds, 0), _part(found, kinds, 1), _part(found, kinds, 2)
+    return {**_part(found, kinds, 0), **_part(found, kinds, 3)}, _part(found, kinds, 1), _part(found, kinds, 2)
 
 
 def measured_differences(
@@ -105,30 +110,74 @@ def measured_differences(
     ours, theirs, C = mine.of(ids), other.of(ids), len(mine.cells)
 
     def scores(counts: np.ndarray) -> np.ndarray:
-        return np.concatenate([_scores(scoring, ours, counts), _scores(scoring, theirs, counts)], axis=-1)
+        return np.concatenate([_all_scores(scoring, ours, counts), _all_scores(scoring, theirs, counts)], axis=-1)
 
-    kinds = (summary, _by_group(mine.cells, groups))
+    kinds = (summary, _by_group(mine.cells, groups), _further(scoring, ours))
     joined = _joined(kinds)
-    paired = {name: _difference(number, C) for name, number in joined.items()}
+    each = C + len(kinds[2])
+    paired = {name: _difference(_of_first(number, C), each) for name, number in joined.items()}
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = bootstrap_intervals(scores, len(ids), paired, seed=seed)
+        found = bootstrap_intervals(scores, len(ids), paired, seed=seed, strata=_strata(ours))
     for name, number in joined.items():
         if isinstance(number, CellAccuracy | MeanAccuracy) and _is_unknown(found[name]) and scoring.is_share:
             found[name] = _constant_difference(found[name], len(ids))
-    return len(ids), _part(found, kinds, 0), _part(found, kinds, 1)
+    return len(ids), {**_part(found, kinds, 0), **_part(found, kinds, 2)}, _part(found, kinds, 1)
 
 
-def cell_intervals(scoring: Scoring, tallied: Tallied, seed: int) -> list[Interval]:
-    """The primary measure in every cell: with the task's own intervals, or those of a bootstrap."""
-    exact = [scoring.interval(scoring.primary.key, row) for row in tallied.rows]
-    needed = {str(i): CellAccuracy(i) for i, known in enumerate(exact) if known is None}
-    found = bootstrap_intervals(lambda counts: _scores(scoring, tallied, counts), len(tallied.ids), needed, seed=seed)
-    return [known or found[str(i)] for i, known in enumerate(exact)]
+def cell_intervals(scoring: Scoring, tallied: Tallied, seed: int) -> list[dict[str, Interval]]:
+    """Of every cell, all numbers of `Scoring.score`: with the task's own intervals, or those of a bootstrap."""
+    keys, C = [*scoring.scores(tallied.rows[0])], len(tallied.cells)
+    exact = {(key, i): scoring.interval(key, row) for key in keys for i, row in enumerate(tallied.rows)}
+    needed = {f"{key}:{i}": CellAccuracy(place) for place, (key, i) in enumerate(exact) if exact[key, i] is None}
+
+    def scores(counts: np.ndarray) -> np.ndarray:
+        scored = [scoring.score(row, counts) for row in tallied.rows]
+        return np.stack([one[key] for key in keys for one in scored], axis=-1)  # R keys*C
+
+    found = bootstrap_intervals(scores, len(tallied.ids), needed, seed=seed, strata=_strata(tallied))
+    return [{key: exact[key, i] or found[f"{key}:{i}"] for key in keys} for i in range(C)]
 
 
 def _scores(scoring: Scoring, tallied: Tallied, counts: np.ndarray) -> np.ndarray:
     """[R, cells]: the primary measure in every cell, for R choices of samples."""
     return np.stack([scoring.score(row, counts)[scoring.primary.key] for row in tallied.rows], axis=-1)
+
+
+def _all_scores(scoring: Scoring, tallied: Tallied, counts: np.ndarray) -> np.ndarray:
+    """[R, cells + further]: `_scores`, and the further numbers of the clean cell."""
+    scores = _scores(scoring, tallied, counts)
+    if not _further(scoring, tallied):
+        return scores
+    clean = scoring.score(tallied.row(CLEAN), counts)
+    return np.concatenate([scores, np.stack([clean[key] for key in scoring.further], axis=-1)], axis=-1)
+
+
+def _further(scoring: Scoring, tallied: Tallied) -> dict[str, Statistic]:
+    """Key in summaries -> its place after the cells in `_all_scores`."""
+    if CLEAN not in tallied.cells:
+        return {}
+    return {name: _Further(len(tallied.cells) + place) for place, name in enumerate(scoring.further.values())}
+
+
+@dataclass(frozen=True)
+class _Further:
+    """A number that is not made of the cells."""
+
+    position: int
+
+    def __call__(self, scores: np.ndarray) -> np.ndarray:
+        return scores[..., self.position]
+
+
+def _of_first(number: Statistic, C: int) -> Statistic:
+    """A number of the C cells, of scores with further numbers behind them."""
+    return number if isinstance(number, _Further) else lambda scores: number(scores[..., :C])
+
+
+def _strata(tallied: Tallied) -> np.ndarray | None:
+    """[N]: samples that belong to the same cells; None where all of them do. Draws keep the number of each."""
+    kinds = np.unique(tallied.present, axis=1, return_inverse=True)[1].ravel()
+    return kinds if kinds.size and kinds.max() > 0 else None
 
 
 def _score(scoring: Scoring, tallied: Tallied) -> np.ndarray:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from robustvit.metrics.arrays import ArrayLike, FloatArray, require_fractions, to_floats
 from robustvit.metrics.intervals import Interval
@@ -33,14 +34,26 @@ SAME = 1e-12
 _COUNTS_AT_ONCE = 4_000_000
 
 
-def resampled_counts(n: int, resamples: int, seed: int) -> Iterator[FloatArray]:
-    """Of `resamples` draws of n samples each, how often each sample was drawn: float [some, n], in parts of bounded size."""
+def resampled_counts(n: int, resamples: int, seed: int, strata: NDArray[np.intp] | None = None) -> Iterator[FloatArray]:
+    """Of `resamples` draws of n samples each, how often each sample was drawn: float [some, n], in parts of bounded size.
+
+    Args:
+        n: number of samples.
+        resamples: number of draws.
+        seed: of the draws.
+        strata: [n], the stratum of each sample: every draw has as many of each as there are; None for one of all.
+    """
     generator = np.random.default_rng(seed)
     at_once = max(1, _COUNTS_AT_ONCE // n)
+    members = [np.arange(n)] if strata is None else [np.flatnonzero(strata == one) for one in np.unique(strata)]
     for start in range(0, resamples, at_once):
         rows = min(resamples - start, at_once)
-        drawn = generator.integers(0, n, size=(rows, n)) + n * np.arange(rows)[:, None]
-        yield np.bincount(drawn.ravel(), minlength=rows * n).reshape(rows, n).astype(np.float64)
+        counts = np.zeros((rows, n))
+        for own in members:
+            m = len(own)
+            drawn = generator.integers(0, m, size=(rows, m)) + m * np.arange(rows)[:, None]
+            counts[:, own] = np.bincount(drawn.ravel(), minlength=rows * m).reshape(rows, m)
+        yield counts
 
 
 def bootstrap_intervals(
@@ -51,6 +64,7 @@ def bootstrap_intervals(
     level: float = 0.95,
     resamples: int = 1000,
     seed: int = 0,
+    strata: NDArray[np.intp] | None = None,
 ) -> dict[str, Interval]:
     """Intervals for numbers of cells that show the same samples, all from the same draws.
 
@@ -64,9 +78,11 @@ def bootstrap_intervals(
         level: of confidence; the interval lies between the quantiles (1 - level)/2 and (1 + level)/2.
         resamples: number of draws.
         seed: of the draws.
+        strata: see `resampled_counts`.
     """
     whole = scores(np.ones((1, n)))[0]
-    drawn = np.concatenate([scores(counts) for counts in resampled_counts(n, resamples, seed)]) if statistics else whole[None]
+    draws = resampled_counts(n, resamples, seed, strata)
+    drawn = np.concatenate([scores(counts) for counts in draws]) if statistics else whole[None]
     return {name: _interval(whole, drawn, number, level, seed) for name, number in statistics.items()}
 
 

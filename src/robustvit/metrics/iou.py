@@ -15,6 +15,8 @@ from robustvit.metrics.measures import Measure, register
 
 __all__ = [
     "CLASS_IOU",
+    "CLEAN_MEAN_CLASS_ACCURACY",
+    "CLEAN_PIXEL_ACCURACY",
     "IGNORED",
     "MEAN_CLASS_ACCURACY",
     "MIOU",
@@ -44,6 +46,24 @@ MEAN_CLASS_ACCURACY = register(
         "mean_class_accuracy",
         "Mean class accuracy",
         "Of each class, the share of its labelled pixels that were found; then the mean over the classes with labels.",
+    )
+)
+CLEAN_PIXEL_ACCURACY = register(
+    Measure(
+        "clean_pixel_accuracy",
+        "Clean pixel accuracy",
+        f"{PIXEL_ACCURACY.meaning} Without any corruption.",
+        family="clean",
+        order=1,
+    )
+)
+CLEAN_MEAN_CLASS_ACCURACY = register(
+    Measure(
+        "clean_mean_class_accuracy",
+        "Clean mean class accuracy",
+        f"{MEAN_CLASS_ACCURACY.meaning} Without any corruption.",
+        family="clean",
+        order=2,
     )
 )
 

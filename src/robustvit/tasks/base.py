@@ -25,15 +25,16 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from PIL import Image
 from torch import Tensor, nn
 
 from robustvit.data.files_below import files_below
-from robustvit.data.layouts import open_samples
+from robustvit.data.layouts import imagenet_c_images, open_samples
 from robustvit.data.normalisation import Normalisation
+from robustvit.data.readers.class_folders import LayoutError
 from robustvit.data.samples import IMAGE_SUFFIXES, Sample, SampleSet
 from robustvit.metrics.measures import Measure, register
 from robustvit.models.registry import create_model
@@ -165,6 +166,19 @@ class Task(Scoring):
             raise ValueError(f"{samples.name} has the classes {', '.join(samples.classes)}; expected {', '.join(classes)}")
         return samples
 
+    def open_copies(self, root: Path, names: Sequence[str], severities: Sequence[int]) -> dict[tuple[str, int], SampleSet]:
+        """The corrupted copies that a folder has, as `robustvit corrupt` writes them: (corruption, severity) -> samples."""
+        found = imagenet_c_images(root, tuple(names), severities)
+        assert found is not None
+        return found
+
+    def check_clean_beside(self, root: str | Path, what: str) -> None:
+        """Raises LayoutError where a folder of corrupted copies has no clean images for `what`."""
+        raise LayoutError(
+            f"{root} has corrupted copies of images (CORRUPTION/SEVERITY/...), and {what} needs clean ones; give their "
+            "folder, or choose suites of corruptions, such as common15 or fog"
+        )
+
     def open_images(self, data: str | Path, **options: Any) -> SampleSet | None:
         """The images of a dataset that a user names, to be predicted; None for a folder of which all images are meant."""
         path = Path(data)
@@ -176,6 +190,18 @@ class Task(Scoring):
     def build(self, name: str, pretrained: bool, *, outputs: int, **options: Any) -> nn.Module:
         """A network of this task; see `create_model`."""
         return create_model(name, pretrained, num_classes=outputs, **options)
+
+    def with_divisor(self, divisor: Literal["all", "counted"]) -> Task:
+        """This task with another divisor of its loss: `loss.divisor` of a training run.
+
+        Raises:
+            ValueError: its loss is not one over pixels.
+        """
+        if divisor != "all":
+            raise ValueError(
+                f"loss.divisor={divisor} is for losses over pixels, which {self.name} does not have; leave it out"
+            )
+        return self
 
     def check(self, config: Any) -> None:
         """Called before a training run opens anything.

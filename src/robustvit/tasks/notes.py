@@ -11,7 +11,7 @@ from robustvit.metrics.bootstrap import FEW_IMAGES
 from robustvit.metrics.chance import is_at_chance, p_value_of_chance
 from robustvit.metrics.measures import ACCURACY, Measure
 
-__all__ = ["Note", "chance_note", "few_images_note", "left_out_note"]
+__all__ = ["Note", "chance_note", "few_images_note", "left_out_note", "other_classes_note"]
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,22 @@ def left_out_note(measured: Sequence[Condition], missing: Sequence[Condition], p
             "over 15 or 19 corruptions need all five severities, and are left out where these are missing."
         )
     return Note("left-out", "Not everything was measured", " ".join(parts)) if parts else None
+
+
+def other_classes_note(outputs: Sequence[str], classes: Sequence[str]) -> Note:
+    """For a network that has as many classes as the dataset, and other names for them.
+
+    Args:
+        outputs: what the network calls them.
+        classes: of the dataset.
+    """
+    pairs = [f"{output} for {name}" for output, name in zip(outputs, classes, strict=True) if output != name]
+    return Note(
+        "class-mismatch",
+        "Other classes",
+        f"The network and the dataset name their {len(classes)} classes differently; they were taken in their order: "
+        f"{', '.join(pairs[:3])}{', ...' if len(pairs) > 3 else ''}. Is this the network for these images?",
+    )
 
 
 def chance_note(

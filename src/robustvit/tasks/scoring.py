@@ -6,7 +6,7 @@ Most passes are scored by their task. One that shows something else than single 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,12 +31,14 @@ class Scoring(ABC):
         primary: the measure that statistics over cells are about.
         is_share: whether it is the mean of a number in 0 .. 1 over the samples, as an accuracy is. Then a mean over cells has
             Wilson's interval where a bootstrap learns nothing.
+        further: key of another number of `score` -> key that it has in summaries, where it is of the clean samples.
         ranks_samples: whether the primary measure of one sample alone says how well that sample went; then the report shows
             the worst ones.
     """
 
     primary: ClassVar[Measure]
     is_share: ClassVar[bool] = False
+    further: ClassVar[Mapping[str, str]] = {}
     ranks_samples: ClassVar[bool] = False
 
     @abstractmethod

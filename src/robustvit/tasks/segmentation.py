@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -14,12 +14,14 @@ from PIL import Image
 from torch import Tensor, nn
 
 from robustvit.corruptions.conditions import Condition
-from robustvit.data.map_layouts import open_maps
+from robustvit.data.map_layouts import corrupted_maps, open_maps
 from robustvit.data.normalisation import Normalisation
 from robustvit.data.readers.class_folders import LayoutError
 from robustvit.data.samples import SampleSet
 from robustvit.metrics.iou import (
     CLASS_IOU,
+    CLEAN_MEAN_CLASS_ACCURACY,
+    CLEAN_PIXEL_ACCURACY,
     IGNORED,
     MEAN_CLASS_ACCURACY,
     MIOU,
@@ -33,9 +35,10 @@ from robustvit.models.functions import FunctionNetwork
 from robustvit.models.segmenter import AUXILIARY_WEIGHT
 from robustvit.runtime.evaluation_mode import evaluation_mode
 from robustvit.tasks.base import Answer, SummaryMeasures, Task
-from robustvit.tasks.class_matching import ClassMismatchError
+from robustvit.tasks.class_matching import ClassMismatchError, label_names_of
 from robustvit.tasks.given_maps import given_maps
 from robustvit.tasks.map_classes import map_classes_of
+from robustvit.tasks.notes import Note, other_classes_note
 from robustvit.tasks.overlays import overlay
 from robustvit.tasks.per_class import ClassResult, class_result
 from robustvit.tasks.pixel_loss import image_cross_entropies, pixel_cross_entropy
@@ -59,11 +62,17 @@ class Segmentation(Task):
         label_ids: what evaluation servers call them; None where that is not known.
         inference: how images become logits.
         divisor: of the loss, see `pixel_cross_entropy`.
+        places: the output of each class, where the network has the same classes in another order; None for the same order.
+        other_names: what the network calls its outputs, where these are other classes than those of the dataset.
     """
 
     name = "segmentation"
     primary = MIOU
     summary = SummaryMeasures.of(MIOU, has_degradation=True)
+    further: ClassVar[Mapping[str, str]] = {
+        PIXEL_ACCURACY.key: CLEAN_PIXEL_ACCURACY.key,
+        MEAN_CLASS_ACCURACY.key: CLEAN_MEAN_CLASS_ACCURACY.key,
+    }
     protocol = "native"
     is_dense = True
     ranks_samples = True
@@ -74,6 +83,8 @@ class Segmentation(Task):
     label_ids: tuple[int, ...] | None = None
     inference: Inference = field(default_factory=Inference)
     divisor: Literal["all", "counted"] = "all"
+    places: tuple[int, ...] | None = None
+    other_names: tuple[str, ...] = ()
 
     # data
 
@@ -88,6 +99,15 @@ class Segmentation(Task):
         """
         samples.require_targets()
         return len(samples.classes)
+
+    def open_copies(self, root: Path, names: Sequence[str], severities: Sequence[int]) -> dict[tuple[str, int], SampleSet]:
+        found = corrupted_maps(root, names, severities)
+        if not found:
+            raise LayoutError(f"{root} has corrupted copies, but none with label maps of {', '.join(names)}")
+        return dict(found)
+
+    def check_clean_beside(self, root: str | Path, what: str) -> None:
+        self.open(root)  # Cityscapes-C may have its clean images beside the corrupted ones
 
     def open_images(self, data: str | Path, **options: Any) -> SampleSet | None:
         """A dataset in one of the layouts, whose label maps are no images to be predicted."""
@@ -106,6 +126,9 @@ class Segmentation(Task):
         return super().with_classes(samples, classes)
 
     # training
+
+    def with_divisor(self, divisor: Literal["all", "counted"]) -> Segmentation:
+        return replace(self, divisor=divisor)
 
     def place(self, target: np.ndarray, placement: Any) -> np.ndarray:
         """uint8 [h, w]; 255 beyond the image."""
@@ -128,7 +151,8 @@ class Segmentation(Task):
 
     def attacked_answer(self, network: nn.Module, inputs: Tensor) -> Tensor:
         """Logits [B, K, H, W] of whole images: attacks do without the windows, sizes and mirror images of `inference`."""
-        return network(inputs).float()
+        logits = network(inputs).float()
+        return logits if self.places is None else logits[:, list(self.places)]
 
     def attack_losses(self, answer: Tensor, targets: Tensor) -> Tensor:
         """The mean cross-entropy over the labelled pixels of each image."""
@@ -153,7 +177,15 @@ class Segmentation(Task):
                 f"{type(network).__name__} has {outputs} classes and {samples.name} has {len(samples.classes)}; is this the "
                 "network for these images?"
             )
-        return replace(self, classes=tuple(samples.classes), palette=tuple(samples.palette))
+        names, classes = label_names_of(network), tuple(samples.classes)
+        known = len(names) == outputs and set(names) == set(classes)
+        return replace(
+            self,
+            classes=classes,
+            palette=tuple(samples.palette),
+            places=tuple(names.index(name) for name in classes) if known and names != classes else None,
+            other_names=names if len(names) == outputs and not known else (),
+        )
 
     def bind_images(self, network: Any, samples: Any, size: tuple[int, int]) -> Segmentation:
         self._check_inference(network)
@@ -168,8 +200,8 @@ class Segmentation(Task):
             )
 
     def predict(self, network: nn.Module, inputs: Tensor) -> list[np.ndarray]:
-        """Label maps uint8 [H, W]."""
-        return _maps(self.inference.stitched(network, inputs))
+        """Label maps uint8 [H, W]; 255 where the logits are not finite."""
+        return self._maps(self.inference.stitched(network, inputs))
 
     def predict_images(self, network: nn.Module, images: Tensor, normalisation: Normalisation) -> list[np.ndarray]:
         """Label maps uint8 [H, W], from uint8 [B, 3, H, W]."""
@@ -177,7 +209,14 @@ class Segmentation(Task):
             return given_maps(network.ask(images), images, len(self.classes), network.extra_repr())
         at_once = max(1, PIXELS // (images.shape[2] * images.shape[3]))
         parts = (self.inference.logits(network, part, normalisation) for part in images.split(at_once))
-        return [label_map for logits in parts for label_map in _maps(logits)]
+        return [label_map for logits in parts for label_map in self._maps(logits)]
+
+    def _maps(self, logits: Tensor) -> list[np.ndarray]:
+        """[B, K, H, W] -> B label maps."""
+        largest, outputs = logits.max(1)
+        labels = outputs if self.places is None else torch.tensor(self.places, device=outputs.device).argsort()[outputs]
+        labels = labels.to(torch.uint8).masked_fill_(~largest.isfinite(), IGNORED)
+        return list(labels.cpu().numpy())
 
     def tally(self, prediction: np.ndarray, target: np.ndarray) -> Tally:
         """Pixels of each class that are right, predicted and labelled."""
@@ -193,6 +232,10 @@ class Segmentation(Task):
             MEAN_CLASS_ACCURACY.key: mean_class_accuracy(right, labelled),
         }
 
+    def extras(self, tallies: Tallies) -> dict[str, float]:
+        """How many images have pixels without an answer."""
+        return {"no_answer": float((tallies[PREDICTED].sum(-1) < tallies[LABELLED].sum(-1)).sum())}
+
     def has_same_targets(self, first: Tallies, second: Tallies) -> bool:
         return bool((first[LABELLED] == second[LABELLED]).all())
 
@@ -205,6 +248,10 @@ class Segmentation(Task):
             class_result(name, int(images[k]), conditions, {CLASS_IOU.key: ious[:, k].tolist()}, by_corruption=True)
             for k, name in enumerate(self.classes)
         )
+
+    def notes(self, samples: SampleSet, clean: Tallies, *, is_untrained: bool) -> list[Note]:
+        """Whether the network says that its classes are others."""
+        return [other_classes_note(self.other_names, self.classes)] if self.other_names else []
 
     # report
 
@@ -231,7 +278,7 @@ class Segmentation(Task):
         return tuple(zip(self.classes, self.palette, strict=True))
 
     def facts(self) -> tuple[Any, ...]:
-        return (self.name, self.inference, self.classes)
+        return (self.name, self.inference, self.classes, self.places)
 
     def describe(self, samples: SampleSet) -> dict[str, Any]:
         return {"classes": len(samples.classes), "inference": self.inference.describe()}
@@ -248,8 +295,3 @@ def _outputs(network: Any, size: tuple[int, int]) -> int | None:
     if not isinstance(answer, Tensor) or answer.ndim != 4:
         raise ValueError(f"{type(network).__name__} is no segmenter: it must return logits [B, K, H, W]")
     return answer.shape[1]
-
-
-def _maps(logits: Tensor) -> list[np.ndarray]:
-    """[B, K, H, W] -> B label maps."""
-    return list(logits.argmax(1).to(torch.uint8).cpu().numpy())

@@ -21,9 +21,10 @@ from robustvit.evaluation.suites.in_memory import plan_together
 from robustvit.evaluation.suites.suite import Suite
 from robustvit.evaluation.tallied import Tallied
 from robustvit.metrics.bootstrap import Statistic
-from robustvit.metrics.cells import positions_of
+from robustvit.metrics.cells import clean_accuracy_of, positions_of
 from robustvit.metrics.mean_accuracy import MeanAccuracy, mean_accuracy_of
-from robustvit.metrics.measures import Measure, register
+from robustvit.metrics.measures import RATIO, RETENTION, Measure, register
+from robustvit.metrics.retention import retained
 from robustvit.tasks.base import Task
 
 __all__ = ["GROUPS", "CityscapesC"]
@@ -39,8 +40,19 @@ CORRUPTIONS = tuple(name for names in GROUPS.values() for name in names)
 FIRST_THREE = SEVERITIES[:3]
 
 
-def _measure(key: str, protocol: str, how: str) -> Measure:
-    return register(
+def _measures(key: str, protocol: str, how: str) -> tuple[Measure, Measure]:
+    """Its mIoU, and the share of the clean one that this is."""
+    retention = register(
+        Measure(
+            f"{key.replace('miou', 'retention')}",
+            f"Retention, Cityscapes-C ({protocol})",
+            f"mIoU on Cityscapes-C (protocol {protocol}) divided by that on clean images.",
+            unit=RATIO,
+            family="retention",
+            refines=RETENTION.key,
+        )
+    )
+    mean = register(
         Measure(
             key,
             f"Cityscapes-C mIoU ({protocol})",
@@ -52,6 +64,7 @@ def _measure(key: str, protocol: str, how: str) -> Measure:
             claim="has a mIoU of {} on Cityscapes-C",
         )
     )
+    return mean, retention
 
 
 @dataclass(frozen=True)
@@ -60,14 +73,14 @@ class CityscapesC(Suite):
 
     Attributes:
         name, summary: see `Suite`.
-        measure: the number it gives.
+        measures: the number it gives, and its share of the clean one.
         noise: severities of the four noises that count.
         others: severities of the other corruptions.
     """
 
     name: str
     summary: str
-    measure: Measure
+    measures: tuple[Measure, Measure]
     noise: tuple[int, ...]
     others: tuple[int, ...]
     tasks = ("segmentation",)
@@ -109,7 +122,11 @@ class CityscapesC(Suite):
     def statistics(self, task: Task, tallied: Tallied) -> dict[str, Statistic]:
         found, own = corruption_statistics(task, tallied), self.conditions(SEVERITIES)
         if set(own) <= set(tallied.cells):
-            found[self.measure.key] = _mean_over(tallied.cells, own)
+            mean, kept = self.measures
+            found[mean.key] = over = _mean_over(tallied.cells, own)
+            if RETENTION.key in found:
+                clean = clean_accuracy_of(tallied.cells)
+                found[kept.key] = lambda scores: retained(over(scores), clean(scores))
         return found
 
 
@@ -122,21 +139,21 @@ def _mean_over(cells: Sequence[Condition], own: Sequence[Condition]) -> Statisti
 KAMANN = CityscapesC(
     "cityscapes-c",
     "Cityscapes-C, 16 corruptions: noise at severities 1 to 3, the others at 1 to 5 (protocol kamann, of TAP and ADL)",
-    _measure("cityscapes_c_miou", "kamann", "of the four noises severities 1 to 3, of the others 1 to 5"),
+    _measures("cityscapes_c_miou", "kamann", "of the four noises severities 1 to 3, of the others 1 to 5"),
     FIRST_THREE,
     SEVERITIES,
 )
 ALL5 = CityscapesC(
     "cityscapes-c-all5",
     "Cityscapes-C, 16 corruptions at 5 severities (protocol all5, of STL)",
-    _measure("cityscapes_c_miou_all5", "all5", "severities 1 to 5"),
+    _measures("cityscapes_c_miou_all5", "all5", "severities 1 to 5"),
     SEVERITIES,
     SEVERITIES,
 )
 FIRST3 = CityscapesC(
     "cityscapes-c-first3",
     "Cityscapes-C, 16 corruptions at severities 1 to 3 (protocol first3, of FAN)",
-    _measure("cityscapes_c_miou_first3", "first3", "severities 1 to 3"),
+    _measures("cityscapes_c_miou_first3", "first3", "severities 1 to 3"),
     FIRST_THREE,
     FIRST_THREE,
 )

@@ -35,6 +35,7 @@ __all__ = ["ImageNetC"]
 class ImageNetC(Suite):
     name = "imagenet-c"
     summary = "ImageNet-C: the files on disk, or the same made in memory"
+    tasks = ("classification",)
     has_severities = True
 
     def conditions(self, severities: Sequence[int]) -> tuple[Condition, ...]:

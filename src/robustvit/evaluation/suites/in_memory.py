@@ -11,8 +11,6 @@ from torch import nn
 from robustvit.attacks.pixel_network import check_network, frozen
 from robustvit.corruptions.conditions import CLEAN, PATCHES, Condition
 from robustvit.corruptions.registry import corruption_names
-from robustvit.data.layouts import imagenet_c_images
-from robustvit.data.readers.class_folders import LayoutError
 from robustvit.data.readers.corrupted_images import copy_settings, corrupted_folders
 from robustvit.evaluation.passes import FilesPass, MemoryPass, Pass
 from robustvit.evaluation.planning import files_pass, input_size, memory_pass, protocol_for
@@ -44,7 +42,7 @@ class _InMemory(Suite):
     is_made_in_memory = True
 
     def plan(self, network: nn.Module, settings: Settings) -> Pass:
-        return plan_together(network, settings, [self])
+        return plan_in_memory(network, settings, [self])[0]
 
 
 @dataclass(frozen=True)
@@ -100,16 +98,26 @@ WEATHER = CorruptionSuite.group("weather", "snow, frost, fog and brightness")
 DIGITAL = CorruptionSuite.group("digital", "contrast, elastic_transform, pixelate and jpeg_compression")
 
 
-def plan_together(network: nn.Module, settings: Settings, suites: Sequence[Suite]) -> Pass:
-    """One pass for all of these suites and for the attacks of the settings.
+def plan_in_memory(network: nn.Module, settings: Settings, suites: Sequence[Suite]) -> list[Pass]:
+    """One pass for all of these suites and for the attacks of the settings; two where corrupted copies lie beside the images.
 
     Args:
         network: to be measured.
         settings: of the run.
         suites: made in memory; none where only attacks are wanted.
     """
-    if settings.is_path and corrupted_folders(Path(settings.data)):
-        return _plan_copies(network, settings, suites)
+    if not settings.is_path or not corrupted_folders(Path(settings.data)):
+        return [plan_together(network, settings, suites)]
+    copied = [suite for suite in suites if suite.has_severities]
+    plain = [suite for suite in suites if not suite.has_severities]
+    if plain or settings.attacks:
+        settings.task.check_clean_beside(settings.data, "attacks" if settings.attacks else f"the suite {plain[0].name}")
+    passes: list[Pass] = [plan_together(network, settings, plain)] if plain or settings.attacks else []
+    return [*passes, *([_plan_copies(network, settings, copied)] if copied else [])]
+
+
+def plan_together(network: nn.Module, settings: Settings, suites: Sequence[Suite]) -> Pass:
+    """One pass for all of these suites and for the attacks of the settings; see `plan_in_memory`."""
     suites = suites or [CLEAN_SUITE]
     conditions = {CLEAN: CLEAN_SUITE.name, **_asked(settings, suites)}
     protocol = protocol_for(network, settings, "model")
@@ -146,17 +154,9 @@ def _check_attacks(planned: MemoryPass) -> None:
 def _plan_copies(network: nn.Module, settings: Settings, suites: Sequence[Suite]) -> FilesPass:
     """The corruptions that a folder has as files, as `robustvit corrupt` writes them."""
     root = Path(settings.data)
-    clean = [suite.name for suite in suites if not suite.has_severities]
-    if settings.attacks or clean:
-        what = "attacks" if settings.attacks else f"the suite {clean[0]}"
-        raise LayoutError(
-            f"{root} has corrupted copies of images (CORRUPTION/SEVERITY/...), and {what} needs clean ones; give their "
-            "folder, or choose suites of corruptions, such as common15 or fog"
-        )
     asked = _asked(settings, suites)
     names = tuple(dict.fromkeys(condition.name for condition in asked))
-    found = imagenet_c_images(root, names, settings.severities)
-    assert found is not None
+    found = settings.task.open_copies(root, names, settings.severities)
     protocol = protocol_for(network, settings, copied_protocol(network, settings, root), published=True)
     planned = files_pass(network, settings, suites, found, protocol, tuple(asked))
     return replace(planned, cell_suites=tuple(asked[cell] for cell in planned.cells))

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+import torchmetrics
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
@@ -81,9 +83,6 @@ def test_maps_that_do_not_fit_are_refused() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
 def test_torchmetrics_gives_the_same_mean(case: dict) -> None:
-    torchmetrics = pytest.importorskip("torchmetrics")
-    import torch
-
     jaccard = torchmetrics.JaccardIndex("multiclass", num_classes=CLASSES, ignore_index=255)
     for prediction, label in reference_maps(case):
         jaccard.update(torch.from_numpy(prediction), torch.from_numpy(label))

@@ -21,6 +21,7 @@ __all__ = [
     "write_camvid",
     "write_cityscapes",
     "write_cityscapes_c",
+    "write_endings",
     "write_plain",
 ]
 
@@ -121,6 +122,14 @@ def write_plain(
     if classes is not None:
         (root / "classes.json").write_text(json.dumps(classes))
     return root
+
+
+def write_endings(images: Path, labels: Path, image: str, label: str, factor: int = 1) -> None:
+    """a/N and an ending of images; a/N and an ending of label maps, whose classes are multiplied (16 bits if need be)."""
+    for i, (pixels, label_map) in enumerate(street_pairs(3)):
+        values = np.where(label_map == 255, 255, label_map.astype(np.int64) * factor)
+        save(images / f"a/{i}{image}.png", pixels)
+        save(labels / f"a/{i}{label}.png", values.astype(np.uint16 if values.max() > 255 else np.uint8))
 
 
 def write_camvid(root: Path, *, colours: bool = False) -> Path:

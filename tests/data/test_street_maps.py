@@ -110,7 +110,7 @@ def test_label_ids_that_cityscapes_does_not_have_are_named(tmp_path: Path) -> No
     root = write_cityscapes(tmp_path, kinds=("labelIds",))
     label = save(root / "gtFine/val/bonn/bonn_000000_000019_gtFine_labelIds.png", np.full((32, 48), 90, np.uint8))
     with refused(LabelValueError, label, 90, "-1 to 33 or 255"):
-        open_maps(root)
+        open_maps(root).check_values()
 
 
 def test_predictions_for_the_server_are_label_ids(cityscapes: Path, tmp_path: Path) -> None:

@@ -6,18 +6,15 @@ docs/segmentation-data.md describes the file.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from robustvit.data.label_maps import IGNORED, Colour, LabelLookup
+from robustvit.data.label_values import LabelValues, values_of_files
 from robustvit.data.palettes import completed_palette
 from robustvit.data.readers.class_folders import LayoutError
-from robustvit.runtime.image_files import UnreadablePictureError, read_values
 from robustvit.runtime.spelling import nearest
 
 __all__ = ["CLASS_FILE", "NO_CLASSES", "LabelClasses", "classes_of_file", "classes_of_maps"]
@@ -27,10 +24,10 @@ MOST_CLASSES = 255
 """Of one dataset: train ids 0 .. 254, and 255 for ignored pixels."""
 LARGEST_VALUE = 2**24
 """Of a class or an ignored pixel in a label map: a lookup has a table up to there."""
+MOST_NAMED = 8
+"""Values in a message."""
 _KEYS = {"classes", "names", "palette", "ignore"}
 _CLASS_KEYS = {"name", "color", "colour", "id"}
-_READING = 4
-"""Threads that read label maps; decoding leaves Python's lock."""
 
 
 @dataclass(frozen=True)
@@ -170,13 +167,16 @@ def classes_of_maps(files: Sequence[Path], where: Path) -> LabelClasses:
     Raises:
         LayoutError: they have colours, values over 255, or only one class.
     """
-    with ThreadPoolExecutor(_READING) as pool:
-        found = set().union(*pool.map(_values_in, files))
+    in_files = dict(zip(files, values_of_files(files, str(where)), strict=True))
+    for file, has in in_files.items():
+        _check_has_values(file, has)
+    found = {value for has in in_files.values() for value in has.values}
     largest = max(found - {IGNORED}, default=-1)
     advice = f"list the classes in {where / CLASS_FILE} (docs/segmentation-data.md)"
-    if not 0 <= min(found, default=0) <= largest < MOST_CLASSES:
-        some = ", ".join(map(str, sorted(found)[:8]))
-        raise LayoutError(f"the label maps of {where} have the values {some or 'of no file'}; {advice}, with an id for each")
+    _check_range(in_files, where, advice)
+    if largest < 0:
+        told = f"the value {IGNORED} only, which is ignored" if found else "no values, since none of them can be read"
+        raise LayoutError(f"the label maps of {where} have {told}; {advice}, with an id for each")
     if largest == 0:
         more = f", and {IGNORED} is ignored" if IGNORED in found else ""
         raise LayoutError(
@@ -189,18 +189,23 @@ def classes_of_maps(files: Sequence[Path], where: Path) -> LabelClasses:
     return LabelClasses(names, completed_palette([None] * len(names)), None, lookup)
 
 
-def _values_in(file: Path) -> set[int]:
-    """The values of one label map; none of one that cannot be read, which is named when its turn comes."""
-    try:
-        values = read_values(file)
-    except UnreadablePictureError:
-        return set()
-    if values.ndim == 3:
-        if not (values == values[..., :1]).all():
-            raise LayoutError(
-                f"{file} has colours, not label values; list the classes with their colours in a {CLASS_FILE} in the folder "
-                "of the dataset (docs/segmentation-data.md)"
-            )
-        values = values[..., 0]
-    present = np.flatnonzero(np.bincount(values.reshape(-1))) if values.dtype == np.uint8 else np.unique(values)  # faster
-    return set(present.tolist())
+def _check_has_values(file: Path, found: LabelValues) -> None:
+    if found.colours is not None and not found.values:
+        raise LayoutError(
+            f"{file} has colours, not label values; list the classes with their colours in a {CLASS_FILE} in the folder "
+            "of the dataset (docs/segmentation-data.md)"
+        )
+
+
+def _check_range(in_files: Mapping[Path, LabelValues], where: Path, advice: str) -> None:
+    """Raises LayoutError that names the values that can be no train ids, and the first file that has one."""
+    beyond = {file: [v for v in found.values if not 0 <= v <= IGNORED] for file, found in in_files.items()}
+    wrong = sorted({value for values in beyond.values() for value in values})
+    if not wrong:
+        return
+    some = ", ".join(map(str, wrong[:MOST_NAMED])) + (f", ... and {wrong[-1]}" if len(wrong) > MOST_NAMED else "")
+    files = [file for file, values in beyond.items() if values]
+    raise LayoutError(
+        f"{len(files)} of {len(in_files)} label maps of {where} have the values {some}, such as {files[0]}; without a list "
+        f"of classes, values are 0 to {MOST_CLASSES - 1}, or {IGNORED} for ignored pixels: {advice}, with an id for each"
+    )

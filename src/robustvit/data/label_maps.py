@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from robustvit.data.label_values import LabelValues
 from robustvit.data.readers.class_folders import LayoutError
 from robustvit.metrics.iou import IGNORED
 from robustvit.runtime.files import write_whole
@@ -76,6 +77,20 @@ class LabelLookup:
         if mapped.min(initial=0) == _UNKNOWN:
             raise LabelValueError(self._refusal(values, mapped == _UNKNOWN, path))
         return mapped.astype(np.uint8)
+
+    def unknown(self, found: LabelValues) -> list[int] | list[Colour]:
+        """Those values, or colours, of a file that stand for no class; empty where `applied` takes it."""
+        if found.colours is not None:
+            colours = [colour for colour in found.colours if colour not in self.colours]
+            if not colours or not found.values:
+                return [] if self.ignores_others and self.colours else colours
+        return [] if self.ignores_others else [value for value in found.values if value not in self.values]
+
+    @property
+    def expected(self) -> str:
+        """What label files may have, and who says so, for messages."""
+        colours = f", or one of {len(self.colours)} colours" if self.colours else ""
+        return f"{_ranges(self.values)}{colours}, as {self.source} says"
 
     @cached_property
     def _table(self) -> tuple[int, NDArray[np.int16]]:

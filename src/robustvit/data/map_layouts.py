@@ -11,15 +11,15 @@ from pathlib import Path
 from robustvit.data.label_classes import NO_CLASSES
 from robustvit.data.layouts import SCENES, Split, embedded_scenes
 from robustvit.data.map_samples import MapFile, MapFiles, MapSamples
-from robustvit.data.readers.acdc import CONDITIONS, acdc_conditions, acdc_maps
-from robustvit.data.readers.cityscapes import cityscapes_maps
+from robustvit.data.readers.acdc import CONDITIONS, acdc_conditions, acdc_maps, acdc_split
+from robustvit.data.readers.cityscapes import cityscapes_maps, cityscapes_split
 from robustvit.data.readers.class_folders import LayoutError
 from robustvit.data.readers.corrupted_images import corrupted_folders
 from robustvit.data.readers.corrupted_maps import corrupted_maps
-from robustvit.data.readers.map_folders import folder_maps
+from robustvit.data.readers.map_folders import folder_maps, folder_split
 from robustvit.data.samples import IMAGE_SUFFIXES
 
-__all__ = ["CONDITIONS", "LayoutError", "MapSamples", "acdc_conditions", "corrupted_maps", "open_maps"]
+__all__ = ["CONDITIONS", "LayoutError", "MapSamples", "acdc_conditions", "corrupted_maps", "open_maps", "open_split"]
 
 
 def open_maps(
@@ -29,7 +29,9 @@ def open_maps(
     split: Split = "test",
     ignore_orientation: bool = False,
 ) -> MapSamples:
-    """The images at `source` with their label maps, checked: each has one, of its own size, with known values.
+    """The images at `source` with their label maps, checked: each has one, of its own size.
+
+    What is in the label maps is looked into when it is known which of them are used: `data.samples.check_values`.
 
     Args:
         source: a folder of Cityscapes or ACDC, or one of the splits in it; a folder with images/ and labels/ (with or without
@@ -43,7 +45,9 @@ def open_maps(
 
     Raises:
         FileNotFoundError: there is nothing.
-        LayoutError: images without label maps, label maps without images or of another size, unknown values, ...
+        LayoutError: images without label maps, label maps without images or of another size, ...; unknown values of a set to
+            train on.
+        UnmatchedMapsError: files that are called like label maps, and belong to no image.
     """
     text = str(source)
     if text.partition(":")[0] in SCENES:
@@ -60,7 +64,29 @@ def open_maps(
         or acdc_maps(path, split, ignore_orientation=ignore_orientation)
         or _plain(path, split, ignore_orientation)
     )
-    samples.check()
+    samples.check_sizes()
+    if split == "train":
+        samples.check_values()  # training takes them all; whoever measures chooses first, and checks what it has chosen
+    return samples
+
+
+def open_split(path: Path, split: str, *, ignore_orientation: bool = False) -> MapFiles:
+    """The images of the split of just this name: `open_maps` takes what can be measured, this what is asked for.
+
+    Args:
+        path: a folder of Cityscapes, of ACDC, or another with splits.
+        split: as its folder is called: "test", "train_extra", "val_ref", ...
+        ignore_orientation: see `open_maps`.
+
+    Raises:
+        LayoutError: there is no such split; the message names those that are there. Or see `open_maps`.
+    """
+    samples = (
+        cityscapes_split(path, split, ignore_orientation=ignore_orientation)
+        or acdc_split(path, split, ignore_orientation=ignore_orientation)
+        or folder_split(path, split, ignore_orientation=ignore_orientation)
+    )
+    samples.check_sizes()
     return samples
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "SampleSet",
     "SomeSamples",
     "UnreadablePictureError",
+    "check_values",
     "read_image",
 ]
 
@@ -189,6 +190,22 @@ class SomeSamples:
         chosen = self.positions if positions is None else [self.positions[i] for i in positions]
         digest.add_array(np.asarray(chosen, np.int64))
         add_samples(digest, self.pictures, chosen)
+
+    def check_values(self, positions: Sequence[int] | None = None) -> None:
+        """See `check_values`: only the chosen samples are looked into."""
+        check_values(self.pictures, self.positions if positions is None else [self.positions[i] for i in positions])
+
+
+def check_values(samples: SampleSet, positions: Sequence[int] | None = None) -> None:
+    """Lets a set look into the targets that will be used, of all samples by default, before the work starts.
+
+    It costs nothing where a set has no method `check_values`, or has looked already. What cannot be read is no error here.
+
+    Raises:
+        ValueError: the set says what is wrong with its targets.
+    """
+    if (check := getattr(samples, "check_values", None)) is not None:
+        check(positions)
 
 
 class DatasetSamples:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from timm.utils.misc import natural_key
 
 from robustvit.data.files_below import files_below
 from robustvit.data.label_classes import NO_CLASSES
+from robustvit.data.layouts import Split
+from robustvit.data.map_layouts import open_split
 from robustvit.data.map_samples import MapFile, MapFiles
-from robustvit.data.readers.acdc import CONDITIONS, acdc_conditions
-from robustvit.data.readers.cityscapes import IMAGES
 from robustvit.data.readers.class_folders import LayoutError
 from robustvit.data.samples import IMAGE_SUFFIXES, SampleSet, SomeSamples
 from robustvit.predicting.films import FILM_SUFFIXES, FilmFrames
+from robustvit.runtime.spelling import nearest
 from robustvit.tasks.base import Task
 
 __all__ = ["images_at"]
@@ -38,13 +39,14 @@ def images_at(
         task: whose layouts of datasets are known.
         size: (H, W) of the images of the embedded dataset.
         output: folder that predictions go to, whose files are no images to predict.
-        split: of a dataset; by default what can be measured.
+        split: of a dataset, as its folder is called; by default what can be measured.
         limit: only the first so many.
         ignore_orientation: see `read_image`.
 
     Raises:
         FileNotFoundError: there is nothing.
-        LayoutError: there is no image.
+        LayoutError: there is no image, or no such split.
+        UnmatchedMapsError: a dense task is given files that are called like label maps, and belong to no image.
     """
     found: Any = images
     if isinstance(images, str | Path):
@@ -64,20 +66,11 @@ def images_at(
 def _dataset(task: Task, given: str | Path, split: str | None, known: dict[str, Any]) -> SampleSet | None:
     if split is None:
         return task.open_images(given, **known)
-    path = Path(given)
-    if (part := path / IMAGES / split).is_dir():
-        return task.open_images(part, **known)
-    if any((root / CONDITIONS[0] / split).is_dir() for root in (path / "rgb_anon", path / "rgb_anon_trainvaltest/rgb_anon")):
-        return _joined(acdc_conditions(path, split, ignore_orientation=known["ignore_orientation"]).values(), path)
+    if Path(given).is_dir():
+        return open_split(Path(given), split, ignore_orientation=known["ignore_orientation"])
+    if split not in (splits := get_args(Split)):
+        raise ValueError(f"{given} has no split {split!r}{nearest(split, splits)}; it has {', '.join(splits)}")
     return task.open_images(given, split=split, **known)
-
-
-def _joined(parts: Iterable[MapFiles], path: Path) -> MapFiles:
-    """The images of all conditions, whose ids begin with the condition."""
-    first, *others = parts
-    first.files += [file for part in others for file in part.files]
-    first.name = str(path)
-    return first
 
 
 def _below(folder: Path, output: Path, ignore_orientation: bool) -> MapFiles:

@@ -12,7 +12,7 @@ from torch import nn
 from robustvit.corruptions.conditions import CLEAN
 from robustvit.data.normalisation import Normalisation
 from robustvit.data.protocols import Protocol
-from robustvit.data.samples import SampleSet
+from robustvit.data.samples import SampleSet, check_values
 from robustvit.evaluation.passes import MemoryPass, PassStoppedError
 from robustvit.evaluation.settings import Settings
 from robustvit.runtime.evaluation_mode import evaluation_mode
@@ -36,6 +36,9 @@ class Validation:
         normalisation: of the input.
         batch_size: images at once.
         workers: each takes every world-th batch.
+
+    Raises:
+        ValueError: the targets cannot be right, see `check_values`.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class Validation:
         batch_size: int,
         workers: Workers,
     ) -> None:
+        check_values(samples)  # not when the first epoch is over
         self.task, self.samples, self.workers = task, samples, workers
         settings = Settings(samples, task, suites=(), batch_size=batch_size)
         self.about = (task, samples, protocol, normalisation, settings)

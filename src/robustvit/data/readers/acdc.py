@@ -11,10 +11,11 @@ from pathlib import Path
 from robustvit.data.map_samples import MapFile, MapFiles
 from robustvit.data.readers.cityscapes_classes import CITYSCAPES
 from robustvit.data.readers.class_folders import LayoutError
+from robustvit.data.readers.paired_files import missing_split
 from robustvit.data.readers.street_pairs import StreetNames
 from robustvit.runtime.spelling import nearest
 
-__all__ = ["CONDITIONS", "acdc_conditions", "acdc_maps"]
+__all__ = ["CONDITIONS", "acdc_conditions", "acdc_maps", "acdc_split"]
 
 CONDITIONS = ("fog", "night", "rain", "snow")
 SPLITS = ("train", "val", "test", "train_ref", "val_ref", "test_ref")
@@ -41,7 +42,7 @@ def acdc_conditions(root: Path, split: str = "val", *, ignore_orientation: bool 
     files = _files(root, split)
     conditions = {name: _samples(found, root, ignore_orientation) for name, found in files.items()}
     for samples in conditions.values():
-        samples.check()
+        samples.check_sizes()
     return conditions
 
 
@@ -81,6 +82,31 @@ def acdc_maps(path: Path, split: str, *, ignore_orientation: bool = False) -> Ma
         return None
     files = _files(path, part)
     return _samples([file for found in files.values() for file in found], path, ignore_orientation)
+
+
+def acdc_split(path: Path, split: str, *, ignore_orientation: bool = False) -> MapFiles | None:
+    """The images of all four conditions, or of a folder rgb_anon/CONDITION, of the split of just this name; None where this
+    is not ACDC.
+
+    Raises:
+        LayoutError: there is no such split, or see `acdc_conditions`.
+    """
+    inside = path.absolute()
+    if is_condition := inside.parent.name == _IMAGES and inside.name in CONDITIONS:
+        folders = [path]
+    else:
+        path = path.parent if path.name == _IMAGES else path
+        images = _folder(path, _IMAGES, _ARCHIVES[0])
+        folders = [] if images is None else [images / name for name in CONDITIONS]
+    if not any(folder.is_dir() for folder in folders):
+        return None
+    there = [name for name in SPLITS if any((folder / name).is_dir() for folder in folders)]
+    if split not in there:
+        raise missing_split(path, split, there)
+    if is_condition:
+        return acdc_maps(path / split, split, ignore_orientation=ignore_orientation)
+    files = [file for found in _files(path, split).values() for file in found]
+    return _samples(files, path, ignore_orientation)
 
 
 def _samples(files: list[MapFile], path: Path, ignore_orientation: bool) -> MapFiles:

@@ -6,14 +6,16 @@ maps. Trees of Cityscapes-C have the clean images in `leftImg8bit/clean/val`, or
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from robustvit.data.map_samples import MapFiles
 from robustvit.data.readers.cityscapes_classes import CITYSCAPES
 from robustvit.data.readers.class_folders import LayoutError
+from robustvit.data.readers.paired_files import missing_split
 from robustvit.data.readers.street_pairs import StreetNames
 
-__all__ = ["CITYSCAPES_NAMES", "IMAGES", "LABELS", "cityscapes_maps"]
+__all__ = ["CITYSCAPES_NAMES", "IMAGES", "LABELS", "cityscapes_maps", "cityscapes_split"]
 
 IMAGES, LABELS = "leftImg8bit", "gtFine"
 CITYSCAPES_NAMES = StreetNames(image="_leftImg8bit", label="_gtFine")
@@ -32,14 +34,29 @@ def cityscapes_maps(path: Path, split: str, *, ignore_orientation: bool = False)
     Raises:
         LayoutError: the split is missing, or images and label maps do not fit.
     """
-    if path.name == IMAGES and (path.parent / LABELS).is_dir():
-        path = path.parent
-    if (found := _inside(path) or _split_of(path, split)) is None:
+    path = _root(path)
+    found = _inside(path) or _split_of(path, ("train",) if split == "train" else ("val", "test"))
+    return None if found is None else _samples(path, found, ignore_orientation)
+
+
+def cityscapes_split(path: Path, split: str, *, ignore_orientation: bool = False) -> MapFiles | None:
+    """The images of the split of just this name; None where this is not the folder of Cityscapes.
+
+    Raises:
+        LayoutError: there is no such split, or images and label maps do not fit.
+    """
+    path = _root(path)
+    if not _is_cityscapes(path):
         return None
-    images, labels, prefix = found
-    pairs = CITYSCAPES_NAMES.pairs(images, labels, prefix)
-    expected = CITYSCAPES_NAMES.expected(Path(LABELS), Path(IMAGES))
-    return MapFiles(pairs, str(path), CITYSCAPES, expected=expected, ignore_orientation=ignore_orientation)
+    if split not in (there := _splits(path)):
+        raise missing_split(path, split, list(there))
+    found = _split_of(path, (split,))
+    assert found is not None
+    return _samples(path, found, ignore_orientation)
+
+
+def _root(path: Path) -> Path:
+    return path.parent if path.name == IMAGES and (path.parent / LABELS).is_dir() else path
 
 
 _Place = tuple[Path, Path | None, str]
@@ -59,17 +76,35 @@ def _inside(path: Path) -> _Place | None:
     return path, labels, "".join(f"{part}/" for part in rest[1:])
 
 
-def _split_of(path: Path, split: str) -> _Place | None:
-    images, clean = path / IMAGES, path / _CLEAN
-    if not images.is_dir() and not (clean.is_dir() and (path / LABELS).is_dir()):
+def _is_cityscapes(path: Path) -> bool:
+    return (path / IMAGES).is_dir() or ((path / _CLEAN).is_dir() and (path / LABELS).is_dir())
+
+
+def _splits(path: Path) -> dict[str, Path]:
+    """Split -> the folder of its images, of those that are there."""
+    images = path / IMAGES
+    places = [(name, images / name) for name in _SPLITS]
+    if not (images / "val").is_dir():  # trees of copies
+        places += [("val", path / _CLEAN), ("val", images / _CLEAN / "val")]
+    return {name: folder for name, folder in places if folder.is_dir()}
+
+
+def _split_of(path: Path, wanted: Sequence[str]) -> _Place | None:
+    """The first of some splits that is there; None where this is not the folder of Cityscapes."""
+    if not _is_cityscapes(path):
         return None
-    places = [(images / "train", "train")]
-    if split != "train":
-        places = [(images / "val", "val"), (images / _CLEAN / "val", "val"), (clean, "val"), (images / "test", "test")]
-    for folder, part in places:
-        if folder.is_dir():
-            return folder, path / LABELS / part if _has_labels(path, part) else None, ""
-    raise LayoutError(f"{path} lacks {places[0][0]}; expected {places[0][0]}/CITY/NAME{CITYSCAPES_NAMES.image}.png")
+    there = _splits(path)
+    for split in wanted:
+        if split in there:
+            return there[split], path / LABELS / split if _has_labels(path, split) else None, ""
+    missing = path / IMAGES / wanted[0]
+    raise LayoutError(f"{path} lacks {missing}; expected {missing}/CITY/NAME{CITYSCAPES_NAMES.image}.png")
+
+
+def _samples(path: Path, place: _Place, ignore_orientation: bool) -> MapFiles:
+    pairs = CITYSCAPES_NAMES.pairs(*place)
+    expected = CITYSCAPES_NAMES.expected(Path(LABELS), Path(IMAGES))
+    return MapFiles(pairs, str(path), CITYSCAPES, expected=expected, ignore_orientation=ignore_orientation)
 
 
 def _has_labels(root: Path, split: str) -> bool:

@@ -82,7 +82,7 @@ def corrupted_maps(root: Path, names: Sequence[str], severities: Sequence[int] =
     for cell, folder in there.items():
         files = _copies(folder, source, skipped)
         cells[cell] = MapFiles(files, str(root), source.about, ignore_orientation=True)
-        cells[cell].check(_LOOKED_AT if len(cells) > 1 else None)
+        cells[cell].check_sizes(_LOOKED_AT if len(cells) > 1 else None)
     return cells
 
 

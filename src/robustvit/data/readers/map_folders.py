@@ -6,7 +6,8 @@
     SPLIT/NAME.jpg         + SPLITannot/NAME.png
     SPLIT/NAME.jpg         + SPLIT/NAME_mask.png        see `single_folder_maps`
 
-A `classes.json` in the folder of the dataset names the classes (`label_classes`).
+A label map may have an ending, and an image another (`paired_files`). A `classes.json` in the folder of the dataset names the
+classes (`label_classes`).
 """
 
 from __future__ import annotations
@@ -20,16 +21,19 @@ from robustvit.data.map_samples import MapFile, MapFiles
 from robustvit.data.readers.class_folders import SPLITS, LayoutError
 from robustvit.data.readers.paired_files import (
     LABEL_SUFFIXES,
+    bare_names,
     by_key,
     check_pairs,
+    has_ending,
     is_image,
+    missing_split,
     ordered,
     strip_ending,
     told_files,
 )
-from robustvit.data.readers.single_folder_maps import EXPECTED, classes_of_dataset, images_alone, single_folder_maps
+from robustvit.data.readers.single_folder_maps import EXPECTED, classes_of_dataset, single_folder_maps
 
-__all__ = ["folder_maps", "has_folders"]
+__all__ = ["folder_maps", "folder_split", "has_folders"]
 
 SIDE_BY_SIDE = (("images", "labels"), ("images", "masks"), ("images", "annotations"), ("img_dir", "ann_dir"))
 TRAIN = ("train", "training")
@@ -61,19 +65,34 @@ def folder_maps(path: Path, split: str, *, ignore_orientation: bool = False) -> 
     places = dict(_places(path))
     if not places:
         return single_folder_maps(path, path, ignore_orientation=ignore_orientation)
-    place = _chosen(path, places, split)
-    if place.labels is None:
+    return _maps_at(_chosen(path, places, split), path, places, ignore_orientation)
+
+
+def folder_split(path: Path, split: str, *, ignore_orientation: bool = False) -> MapFiles:
+    """The images of the split of just this name, with its label maps, or without where they are withheld.
+
+    Raises:
+        LayoutError: there is no such split, or images and label maps do not fit.
+    """
+    places = dict(_places(path))
+    if split not in places:
+        raise missing_split(path, split, [name for name in places if name])
+    place = places[split]
+    if not place.has_labels:
         return single_folder_maps(place.images, path, ignore_orientation=ignore_orientation)
-    images = by_key(place.images)
-    if not images:
-        raise LayoutError(f"{place.images} has no images{told_files(place.images)}; expected {EXPECTED}")
-    if not any(other.has_labels for other in places.values()):
-        return images_alone(images, place.images, path, ignore_orientation=ignore_orientation)
-    labels = _labels_of(path, place.images, place.labels, images)
+    return _maps_at(place, path, places, ignore_orientation)
+
+
+def _maps_at(place: _Place, path: Path, places: Mapping[str, _Place], ignore_orientation: bool) -> MapFiles:
+    """The images of one of the splits with their label maps."""
+    if place.labels is None or not any(other.has_labels for other in places.values()):
+        return single_folder_maps(place.images, path, ignore_orientation=ignore_orientation)
+    images, labels, ending = _paired(path, place.images, place.labels)
     maps = [place.labels / label for label in labels.values()]
     for other in places.values():  # a class that no image of this split shows is a class all the same
         if other is not place and other.labels is not None and other.labels.is_dir():
-            maps += [other.labels / label for label in by_key(other.labels, labels=True).values()]
+            found = by_key(other.labels, labels=True)
+            maps += [other.labels / label for key, label in found.items() if key.endswith(ending)]
     about = classes_of_dataset(path, place.images, maps)
     pairs = [
         MapFile(images[key].as_posix(), place.images / images[key], place.labels / labels[key], about.lookup)
@@ -141,8 +160,11 @@ def _chosen(path: Path, places: Mapping[str, _Place], split: str) -> _Place:
     return next((place for place in there if place.has_labels), there[0])  # those of a test set may be withheld
 
 
-def _labels_of(path: Path, images: Path, labels: Path, files: Mapping[str, Path]) -> dict[str, Path]:
-    """Key of an image -> its label map, for all images."""
+def _paired(path: Path, images: Path, labels: Path) -> tuple[dict[str, Path], dict[str, Path], str]:
+    """Images and label maps by the same keys, and the ending of the label maps."""
+    files = by_key(images)
+    if not files:
+        raise LayoutError(f"{images} has no images{told_files(images)}; expected {EXPECTED}")
     found = by_key(labels, labels=True) if labels.is_dir() else {}
     if not found:
         there = f"has no label maps{told_files(labels)}" if labels.is_dir() else "is missing"
@@ -150,6 +172,7 @@ def _labels_of(path: Path, images: Path, labels: Path, files: Mapping[str, Path]
             f"{labels} {there}, and {images} has {len(files)} images; expected NAME.png for each NAME. Label maps are read "
             f"from {', '.join(LABEL_SUFFIXES)}, which keep every value, as JPEG and GIF do not"
         )
+    files = bare_names(files, lambda named: sum(key in named or has_ending(key, named) for key in found))
     matched, ending = strip_ending(found, files, labels)
     check_pairs(
         path,
@@ -157,4 +180,4 @@ def _labels_of(path: Path, images: Path, labels: Path, files: Mapping[str, Path]
         {key: labels.relative_to(path) / file for key, file in matched.items()},
         f"{labels}/NAME{ending}{next(iter(found.values())).suffix} for each {images}/NAME.jpg",
     )
-    return matched
+    return files, matched, ending

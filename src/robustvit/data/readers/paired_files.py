@@ -1,14 +1,15 @@
 """Images and label maps as pairs of files: which belong together by their names, and what is said where they do not.
 
 The key of an image is its path below its folder without suffix. A label map has the same key, or the key and an ending that
-tells what it is (`_mask`, `_labels`, `_gt...`); one ending holds for a whole dataset.
+tells what it is (`_mask`, `_labels`, `_gt...`). Images may have an ending too (`_img`, `_leftImg8bit`), which is no part of
+their key then. One ending of label maps and one of images hold for a whole dataset.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from timm.utils.misc import natural_key
@@ -17,14 +18,19 @@ from robustvit.data.files_below import files_below
 from robustvit.data.map_samples import named
 from robustvit.data.readers.class_folders import LayoutError
 from robustvit.data.samples import IMAGE_SUFFIXES
+from robustvit.runtime.spelling import nearest
 
 __all__ = [
     "LABEL_SUFFIXES",
+    "UnmatchedMapsError",
+    "bare_names",
     "by_key",
+    "check_no_maps",
     "check_pairs",
     "has_ending",
     "is_image",
     "is_label",
+    "missing_split",
     "ordered",
     "strip_ending",
     "told_files",
@@ -33,8 +39,22 @@ __all__ = [
 LABEL_SUFFIXES = (".png", ".tif", ".tiff", ".bmp", ".pgm", ".ppm")
 """Of files that can be label maps: formats that keep every value. JPEG changes them, and writers of GIF renumber palettes."""
 _ENDING = re.compile(r"[_-](masks?|labels?|gt|seg|segmentation|annotations?|ann|L)(?![a-z]).*")
+_IMAGE_ENDING = re.compile(
+    r"[_-](img|image|(left|right)img8bit|rgb([_-]ref)?([_-]anon)?|frame_camera|camera|photo|input|original|orig|raw|sat)$",
+    re.IGNORECASE,
+)
+_MAP_NAME = re.compile(r".*[_-](masks?|labels?|gt([A-Z].*)?|seg|segmentation|annotations?|label(Train)?Ids|instanceIds)")
+"""Of a file that is hardly an image. Narrower than `_ENDING`, which counts only after the name of an image: many a street ends
+in _L, the left one of two cameras."""
 _PREFERRED = ("labelTrainIds", "labelIds")
 """Of several label maps per image, those that hold classes; others may hold instances or colours."""
+
+
+class UnmatchedMapsError(ValueError):
+    """Files that are called like label maps, and belong to no image.
+
+    It is no `LayoutError`: a folder that is no dataset may be one of images alone, but not one of label maps.
+    """
 
 
 def is_image(path: Path) -> bool:
@@ -76,12 +96,54 @@ def told_files(folder: Path) -> str:
     return f", only such as {named(files, 2)}" if files else " (it is empty)"
 
 
+def missing_split(path: Path, split: str, there: Sequence[str]) -> LayoutError:
+    """The error about a split that a dataset does not have, which names those that it has."""
+    if not there:
+        return LayoutError(f"{path} has no splits, and so no {split!r}; leave the split out to take all its images")
+    return LayoutError(f"{path} has no split {split!r}{nearest(split, there)}; it has {', '.join(there)}")
+
+
 def _ending_of(key: str, images: Mapping[str, Path]) -> str | None:
     """What follows the key of an image in the key of a label map; None where it belongs to no image."""
     for start in range(len(key) - 1, 0, -1):  # the longest key first: "a_gt" may be an image of its own
         if key[:start] in images and _ENDING.fullmatch(key[start:]):
             return key[start:]
     return None
+
+
+def bare_names(images: Mapping[str, Path], matches: Callable[[Mapping[str, Path]], int]) -> dict[str, Path]:
+    """Images by the keys that their label maps go by: their own, or those without an ending such as `_img`.
+
+    Args:
+        images: by key.
+        matches: how many label maps there are for images by these keys. The most decide; their own keys where it is equal.
+    """
+    endings = sorted({found[0] for key in images if (found := _IMAGE_ENDING.search(key))})
+    candidates = [dict(images)]
+    for ending in endings:
+        stripped = {key.removesuffix(ending): path for key, path in images.items()}
+        if len(stripped) == len(images):  # else a.png and a_img.png are two images
+            candidates.append(stripped)
+    return max(candidates, key=matches)
+
+
+def check_no_maps(files: Iterable[Path], where: Path) -> None:
+    """To be called for files none of which is the label map of another: are they images?
+
+    Raises:
+        UnmatchedMapsError: half of them, or more, are called like label maps.
+    """
+    files = list(files)
+    maps = ordered(file.as_posix() for file in files if is_label(file) and _MAP_NAME.fullmatch(file.stem))
+    if not maps or 2 * len(maps) < len(files):
+        return
+    others = ordered({file.as_posix() for file in files} - set(maps))
+    such = f", and the others, such as {others[0]}, have other names" if others else ""
+    raise UnmatchedMapsError(
+        f"{where}: {len(maps)} of {len(files)} files are called like label maps ({named(maps)}), and belong to no image{such}"
+        ". Expected NAME_mask.png for each NAME.jpg or NAME_img.jpg (docs/segmentation-data.md); if they are images, rename "
+        "them"
+    )
 
 
 def has_ending(key: str, images: Mapping[str, Path]) -> bool:

@@ -1,7 +1,7 @@
 """Reads images and label maps that lie in one folder, or in folders below it, and images without label maps.
 
-Two ways of naming are found: NAME.jpg with NAME_mask.png (or another ending, see `paired_files`), and NAME.jpg with NAME.png.
-Where no file is called like a label map, all are images.
+Two ways of naming are found: NAME.jpg, or NAME_img.jpg, with NAME_mask.png (or other endings, see `paired_files`), and
+NAME.jpg with NAME.png. Where no file is called like a label map, all are images.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from robustvit.data.label_classes import CLASS_FILE, NO_CLASSES, LabelClasses, c
 from robustvit.data.map_samples import MapFile, MapFiles, named
 from robustvit.data.readers.class_folders import LayoutError
 from robustvit.data.readers.paired_files import (
+    bare_names,
     by_key,
+    check_no_maps,
     check_pairs,
     has_ending,
     is_image,
@@ -44,12 +46,14 @@ def single_folder_maps(folder: Path, path: Path, *, ignore_orientation: bool = F
 
     Raises:
         LayoutError: there are no images, or they do not fit the label maps.
+        UnmatchedMapsError: many files are called like label maps, and none belongs to an image.
     """
     files = [file for file in files_below(folder) if is_image(file)]
     if not files:
         raise LayoutError(f"{folder} has no images{told_files(folder)}; expected {EXPECTED}")
     found = _by_suffix(files) or _by_ending(folder, files)
     if found is None:
+        check_no_maps(files, folder)
         return images_alone(by_key(folder), folder, path, ignore_orientation=ignore_orientation)
     images, labels, expected = found
     check_pairs(folder, images, labels, f"{expected} in {folder}, as others have it")
@@ -71,6 +75,7 @@ def _by_ending(folder: Path, files: list[Path]) -> tuple[Files, Files, str] | No
     everything = {file.with_suffix("").as_posix(): file for file in files}
     if len(everything) < len(files):
         by_key(folder)  # names the two of one name
+    everything = bare_names(everything, lambda named: sum(is_label(f) and has_ending(key, named) for key, f in named.items()))
     belonging = {key: file for key, file in everything.items() if is_label(file) and has_ending(key, everything)}
     if not belonging:
         return None

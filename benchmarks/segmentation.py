@@ -5,8 +5,8 @@
 
 windows     label maps of an image of 2048x1024, against the plain transcription of the released procedure in
             `plain_segmenter.py`; both compute the same logits from the same weights (checked first) and take turns
-memory      peak memory of the same, window by window, at 2048x1024 and at 4096x2048, against what the maps themselves take:
-            the normalised image, the logits, the label map
+memory      peak memory of the same at 2048x1024 and at 4096x2048, with as many windows at once as by default, against what the
+            maps themselves take: the normalised image, the logits, the label map
 adl         peak memory of a training step on one crop of 1024x1024 with ADL in chunks, against the same step without
 corruption  `robustvit.evaluate` with the suite cityscapes-c at one severity on images of 2048x1024 (decoding, corruption,
             normalising, network, metrics), against the bare network on as many images
@@ -24,7 +24,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from statistics import median
@@ -201,8 +200,7 @@ def measure_memory(what: str, *settings: str) -> None:
         return
     H, W = map(int, settings)
     network = build()[1]
-    one_by_one = replace(INFERENCE, batch=1)  # the large image has more windows than would be in one batch
-    print_memory_of(our_step(network, image_of((H, W)), one_by_one))
+    print_memory_of(our_step(network, image_of((H, W))))
 
 
 COMPARISONS: dict[str, Callable[[argparse.Namespace], None]] = {

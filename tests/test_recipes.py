@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -132,12 +135,14 @@ def test_twin_is_small_and_has_the_same_methods(file: Path) -> None:
     assert twin.data.train.startswith("scenes:")
     assert twin.loop.batch_size * twin.loop.max_updates <= 16
     assert twin.loop.device == "cpu"
+    assert not twin.loop.sync_batchnorm  # which several processes without GPUs cannot have
 
 
 @pytest.mark.parametrize("file", RECIPES, ids=name_of)
 def test_batch_is_what_the_published_hardware_takes(file: Path) -> None:
-    said = re.search(r"(\d+) GPUs with (\d+) pictures each", header(file)["hardware"])
+    said = re.search(r"(\d+) GPUs with (\d+) (pictures?) each", header(file)["hardware"])
     assert said is not None
+    assert said[3] == ("picture" if said[2] == "1" else "pictures")
     assert int(said[1]) * int(said[2]) == loaded(file).loop.batch_size
     launch = header(file)["command"].split("on the published hardware: ")[1]
     nodes, processes = (re.search(rf"--{flag} (\d+)", launch) for flag in ("nnodes", "nproc-per-node"))
@@ -266,3 +271,15 @@ def test_the_twin_trains(file: Path, tmp_path: Path) -> None:
     entries = read_metrics(tmp_path / "run" / "metrics.jsonl")
     terms = {name for entry in entries for name in entry.get("terms", {})}
     assert terms == {"ce", *load_config(file).methods}  # every method of the recipe is on
+
+
+@pytest.mark.parametrize(
+    "recipe", ["fan/segformer_tiny", pytest.param("tapadl/segformer_base_tap_adl", marks=pytest.mark.slow)]
+)
+def test_the_twin_of_a_recipe_with_synchronised_statistics_trains_in_two_processes(recipe: str, tmp_path: Path) -> None:
+    assert load_config(recipe).loop.sync_batchnorm
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m"]
+    line = [*start, "robustvit", "train", recipe, "--twin", "--output", str(tmp_path / "run")]
+    done = subprocess.run(line, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["finished"]

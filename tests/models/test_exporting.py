@@ -56,6 +56,20 @@ def test_onnx_of_a_token_network_agrees_at_any_batch_size(tmp_path: Path, images
         torch.testing.assert_close(torch.from_numpy(got), expected, rtol=0, atol=1e-4)
 
 
+def test_onnx_of_a_segmenter_agrees_at_any_batch_size(tmp_path: Path) -> None:
+    import onnxruntime
+
+    torch.manual_seed(0)
+    model = robustvit.fuse(robustvit.create_model("fan_hybrid_nano/segformer", num_classes=5, tap=4).eval())
+    exported = export_onnx(model, tmp_path / "segmenter.onnx", torch.randn(2, 3, 64, 96), dynamic_batch=True)
+    assert exported.max_difference <= 1e-4
+    assert exported.input_shape == ("batch", 3, 64, 96)
+    assert list(exported.outputs.values()) == [("batch", 5, 64, 96)]
+    x = torch.randn(3, 3, 64, 96)
+    (logits,) = onnxruntime.InferenceSession(str(exported.path)).run(None, {"images": x.numpy()})
+    torch.testing.assert_close(torch.from_numpy(logits), model(x), rtol=0, atol=1e-4)
+
+
 def test_program_agrees_and_has_a_fixed_batch_by_default(tmp_path: Path, images: Tensor) -> None:
     model = Small().eval()
     exported = export_program(model, tmp_path / "small.pt2", images)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import timm
 import torch
@@ -13,9 +15,11 @@ from refusals import refused
 from torch.nn import functional as F
 
 import robustvit as rv
+from robustvit.metrics.iou import IGNORED
 from robustvit.models.exporting import export_program
 from robustvit.models.heads.segformer import SegFormerHead
 from robustvit.runtime.weights import CheckpointError
+from robustvit.tasks.segmentation import Segmentation
 
 FAMILIES = [
     "fan_hybrid_nano/segformer",
@@ -34,10 +38,16 @@ def segmenter(name: str, **options: object) -> torch.nn.Module:
     return rv.create_model(name, num_classes=CLASSES, **options).eval()
 
 
-@pytest.mark.parametrize("entry", SEGMENTATION)
-def test_maps_and_logits_are_those_of_the_published_programs(entry: str) -> None:
-    expected, name = SEGMENTATION[entry], entry.partition("@")[0]
-    network = rv.from_official(name, dense_weights(SEGMENTERS[name], entry.partition("#")[2])).eval()
+@pytest.fixture(scope="module", params=SEGMENTATION)
+def published(request: pytest.FixtureRequest) -> tuple[torch.nn.Module, dict[str, Any]]:
+    """A published network with the weights of the reference, and what it gives."""
+    name = request.param.partition("@")[0]
+    weights = dense_weights(SEGMENTERS[name], request.param.partition("#")[2])
+    return rv.from_official(name, weights).eval(), SEGMENTATION[request.param]
+
+
+def test_maps_and_logits_are_those_of_the_published_programs(published: tuple[torch.nn.Module, dict[str, Any]]) -> None:
+    network, expected = published
     images = reference_input(*expected["input"])
     with torch.inference_mode():
         levels = network.forward_features(images)
@@ -47,6 +57,25 @@ def test_maps_and_logits_are_those_of_the_published_programs(entry: str) -> None
         assert_described(network(images), expected["full"])
         for ours, described in zip(network.forward_auxiliary(levels), expected.get("auxiliary", ()), strict=True):
             assert_described(ours, described)
+
+
+def test_losses_are_those_of_the_published_programs(published: tuple[torch.nn.Module, dict[str, Any]]) -> None:
+    network, expected = published
+    labels = torch.from_numpy(reference_labels(*expected["input"]))
+    with torch.inference_mode():
+        answer = network.forward_all(reference_input(*expected["input"]))
+        found = Segmentation().loss(answer, labels)
+        auxiliary = [float(Segmentation().loss([answer[0], logits], labels)["auxiliary"]) for logits in answer[1:]]
+    weighted = [entry["loss"] for entry in expected.get("auxiliary", ())]
+    assert float(found["ce"]) == pytest.approx(expected["loss"], rel=1e-5)
+    assert auxiliary == pytest.approx(weighted, rel=1e-5)
+    assert float(found.get("auxiliary", 0)) == pytest.approx(sum(weighted), rel=1e-5)
+
+
+def reference_labels(H: int, W: int) -> np.ndarray:
+    """[2, H, W] of 19 classes; a tenth does not count."""
+    labels = np.random.RandomState(1).randint(0, 19, (2, H, W))
+    return np.where(np.random.RandomState(2).rand(2, H, W) < 0.1, IGNORED, labels)
 
 
 @pytest.mark.parametrize("name", SEGMENTERS)

@@ -41,6 +41,17 @@ window.onload = () => {
   ].join("; ");
 };
 </script>"""
+LINES = """<script>
+window.onload = () => {
+  const page = document.querySelector("iframe").contentDocument;
+  const rows = [...page.querySelectorAll(".tiles li, .across")].map(row => [...row.querySelectorAll("img")].map(
+    image => image.getBoundingClientRect()));
+  const lines = rows.map(images => images.map(image => images.findIndex(first => Math.abs(first.top - image.top) < 1)));
+  document.title = lines.map(line => line.join("")).join(" ");
+};
+</script>"""
+"""For each row of images, the first image that stands beside each: "000" is three side by side."""
+PHONE = 375
 DARK = "--blink-settings=preferredColorScheme=0"
 
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium or google-chrome is installed")
@@ -111,3 +122,14 @@ def test_light_and_dark_pages_show_all_their_images(
     title = document[document.index("<title>") + 7 : document.index("</title>")]
     count = render_page(results).count("<img ")
     assert title == f"{background}; {count} of {count}; 0"
+
+
+def test_images_to_be_compared_stand_side_by_side_on_a_phone(tmp_path: Path) -> None:
+    results, page = segmented(), tmp_path / "framed.html"
+    shown = render_page(results).replace("<details>", "<details open>")
+    frame = FRAME.format(PHONE, escape(shown))
+    page.write_text(f"<!doctype html><title>not loaded</title>{frame}{LINES}", encoding="utf-8")
+    document, _ = dump(page)
+    lines = document[document.index("<title>") + 7 : document.index("</title>")].split()
+    assert set(lines) == {"00", "000", "0022"}  # answer and image; with the label; image and label above two networks
+    assert lines.count("0022") == 6  # three images, clean and corrupted

@@ -12,6 +12,7 @@ from PIL import Image
 from refusals import refused
 
 import robustvit as rv
+from robustvit.cli import main
 from robustvit.corruptions.conditions import CLEAN
 from robustvit.data.map_layouts import open_maps
 from robustvit.data.normalisation import Normalisation
@@ -19,12 +20,15 @@ from robustvit.evaluation.suites.cityscapes_c import GROUPS
 from robustvit.evaluation.suites.registry import suite_named
 from robustvit.metrics.iou import mean_iou
 from robustvit.metrics.mean_accuracy import mean_accuracy_of
+from robustvit.models.dense import Initialised
 from robustvit.runtime.weights import read_weights
 from robustvit.tasks.class_matching import ClassMismatchError
 from robustvit.tasks.segmentation import Segmentation
 from robustvit.tasks.tallies import Tallies
 from robustvit.tasks.windows import Inference
-from robustvit.training.config_io import load_config
+from robustvit.training.config_io import ConfigError, load_config
+from robustvit.training.metrics_log import read_metrics
+from robustvit.training.networks import initialisation_notes
 from robustvit.training.train import train
 
 PROTOCOLS = json.loads((Path(__file__).parents[1] / "reference" / "dense" / "protocols.json").read_text())["cityscapes_c"]
@@ -137,6 +141,57 @@ CHANGES = [
     "schedule.epochs=2",
     "schedule.warmup_epochs=0",
 ]
+
+
+def test_the_loss_of_a_run_has_the_divisor_that_was_chosen(tmp_path: Path) -> None:
+    padded = ["augment.crop=scene", "augment.ratio_range=[0.5, 0.5]", "augment.cat_max_ratio=1"]  # a quarter has labels
+    changes = [*CHANGES, *padded, "loop.log_every=1", "loop.max_updates=1", "data.val="]
+    for divisor in ("all", "counted"):
+        train(load_config(None, [*changes, f"loss.divisor={divisor}"]), tmp_path / divisor)
+    all_pixels, counted = (read_metrics(tmp_path / name / "metrics.jsonl")[0]["loss"] for name in ("all", "counted"))
+    assert all_pixels == pytest.approx(counted / 4, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (["loss.divisor=some"], ("loss.divisor", "some", "counted")),
+        (["task=classification", "model.name=vit_nano", "loss.divisor=counted"], ("loss.divisor", "classification")),
+    ],
+)
+def test_another_divisor_is_refused_before_the_work(change: list[str], named: tuple[str, ...], tmp_path: Path) -> None:
+    with refused(ConfigError, *named):
+        train(load_config(None, [*CHANGES, *change]), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_says_what_the_weights_of_its_backbone_lacked_and_had_besides(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch.save(rv.create_model("fan_hybrid_nano", num_classes=10).state_dict(), tmp_path / "classifier.pth")
+    start = [f"model.options={{backbone_weights: {tmp_path / 'classifier.pth'}}}", "model.tap=4", "loop.max_updates=1"]
+    changes = [part for change in (*CHANGES, *start, "data.val=") for part in ("--set", change)]
+    assert main(["train", *changes, "--output", str(tmp_path / "run")]) == 0
+    network = rv.create_model("fan_hybrid_nano/segformer", backbone_weights=tmp_path / "classifier.pth", tap=4)
+    missing, unused = network.initialised
+    assert len(missing) > 3
+    assert len(unused) > 3
+    (note,) = [note for note in json.loads((tmp_path / "run" / "summary.json").read_text())["notes"] if "backbone" in note]
+    for names in (missing, unused):
+        assert f"{len(names)} ({names[0]}, {names[1]}, {names[2]} and {len(names) - 3} more)" in note
+    assert note in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("initialised", "told"),
+    [(Initialised(("a", "b"), ()), ("2 (a, b)", "none")), (Initialised((), ("c",)), ("none", "1 (c)")), (None, ())],
+)
+def test_few_names_are_all_said_and_without_given_weights_none(initialised: Initialised | None, told: tuple[str, ...]) -> None:
+    network = torch.nn.Module()
+    network.initialised = initialised
+    notes = initialisation_notes(network)
+    assert len(notes) == bool(told)
+    assert all(text in note for note in notes for text in told)
 
 
 def test_a_segmenter_is_trained_resumed_bit_for_bit_and_measured_from_its_folder(tmp_path: Path) -> None:

@@ -42,7 +42,8 @@ def test_a_run_from_before_there_were_dense_tasks_can_be_resumed(tmp_path: Path)
     raw = yaml.safe_load(path.read_text())
     for name in ("crop_size", "base_size", "ratio_range", "cat_max_ratio", "photometric"):
         del raw["augment"][name]
-    for section, name in (("schedule", "updates"), ("optimizer", "head_rate"), ("loop", "freeze_batchnorm")):
+    added = (("schedule", "updates"), ("optimizer", "head_rate"), ("loop", "freeze_batchnorm"), ("loss", "divisor"))
+    for section, name in added:
         del raw[section][name]
     path.write_text(yaml.safe_dump(raw))
     assert load_saved_config(path) == config

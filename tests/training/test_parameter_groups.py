@@ -32,7 +32,7 @@ def found() -> dict[str, set[str]]:
 
 def test_groups_of_a_segmenter_are_the_published_ones(found: dict[str, set[str]]) -> None:
     """Every published name carries the number of its group into our names; query, key and value become one tensor."""
-    network = rv.create_model("fan_hybrid_tiny/segformer", num_classes=19)
+    network = rv.create_model("fan_hybrid_tiny/segformer", num_classes=19, paired_position=False)
     kinds = list(PUBLISHED)
     marked = {name: torch.full((1,), float(kinds.index(kind))) for kind in kinds for name in PUBLISHED[kind]}
     ours = network.native_weights(marked)

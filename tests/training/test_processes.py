@@ -124,6 +124,26 @@ def test_two_processes_give_the_weights_of_one(tmp_path: Path, parallel: str) ->
     assert norms[0] == pytest.approx(norms[1], rel=1e-3)
 
 
+@pytest.mark.parametrize("parallel", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["fan_hybrid_nano/segformer", pytest.param("rvt_nano/setr_pup", marks=pytest.mark.slow)])
+def test_two_processes_give_a_segmenter_the_weights_of_one(tmp_path: Path, name: str, parallel: str) -> None:
+    """Of a head with dropout, and of one with auxiliary heads; statistics and channels that are drawn would differ."""
+    options = "{head_drop_rate: 0}" if name.endswith("segformer") else "{embed_dim: 32}"
+    changes = ["task=segmentation", f"model={{name: {name}, img_size: 32, tap: 4}}", "model.options=null"]
+    changes += [f"model.options={options}", "loss.smoothing=0", "data.train=scenes-easy:24", "data.val=scenes-easy:6"]
+    changes += ["loop.freeze_batchnorm=true", "loop.ema_decay=0.9", "optimizer.name=sgd", "optimizer.lr=0.1"]
+    changes += ["methods.adl={}", "schedule.epochs=1", f"loop.parallel={parallel}"]
+    run_here(tmp_path / "one", changes)
+    run(tmp_path / "two", changes, processes=2)
+    one, two = weights_of(tmp_path / "one"), weights_of(tmp_path / "two")
+    assert max(float((one[name] - two[name]).abs().max()) for name in one) < 1e-4
+    first, second = (read_metrics(tmp_path / name / "metrics.jsonl") for name in ("one", "two"))
+    for key, tolerance in (("loss", 1e-3), ("val_miou", 1e-2)):
+        values = [[entry[key] for entry in entries if key in entry] for entries in (first, second)]
+        assert values[0]
+        assert values[0] == pytest.approx(values[1], abs=tolerance)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_two_processes_that_stop_and_resume_are_bit_identical_to_two_that_do_not(tmp_path: Path, parallel: str) -> None:

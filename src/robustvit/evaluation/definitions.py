@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from robustvit.metrics.measures import ACCURACY, Measure, measures
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from robustvit.metrics.measures import ACCURACY, Measure, base_key, measures
+
+if TYPE_CHECKING:
+    from robustvit.evaluation.model_results import ModelResults
 
 __all__ = ["definitions"]
 
@@ -43,13 +49,40 @@ _OTHER_TABLES = {
 _OF_ANY_TASK = "The primary measure (of a classifier: accuracy)"
 
 
-def definitions(primary: Measure = ACCURACY) -> dict[str, str]:
-    """Key -> meaning: all measures, then tables, intervals and differences.
+def definitions(primary: Measure = ACCURACY, networks: Sequence[ModelResults] | None = None) -> dict[str, str]:
+    """Key -> meaning: measures, then tables, intervals and differences.
 
     Args:
         primary: measure of the task, by whose name texts call it.
+        networks: whose results are explained: what none of them has is left out. None explains everything.
     """
     texts = {**{measure.key: measure.meaning for measure in measures()}, **_TABLES}
-    if primary == ACCURACY:
+    if primary != ACCURACY:
+        texts = {key: text.replace(_OF_ANY_TASK, primary.label) for key, text in {**texts, **_OTHER_TABLES}.items()}
+    if networks is None:
         return texts
-    return {key: text.replace(_OF_ANY_TASK, primary.label) for key, text in {**texts, **_OTHER_TABLES}.items()}
+    used = {primary.key, *_measures_of(networks), *_tables_of(networks)}
+    return {key: text for key, text in texts.items() if key in used}
+
+
+def _measures_of(networks: Sequence[ModelResults]) -> Iterator[str]:
+    """Keys of the measures that have a number."""
+    for network in networks:
+        yield from map(base_key, network.summary)
+        yield from (key for cell in network.cells for key in cell.values)
+        yield from (key for one in network.measurements for each in one.class_accuracies for key in each.measures)
+
+
+def _tables_of(networks: Sequence[ModelResults]) -> Iterator[str]:
+    """Which of the tables have a row."""
+    found = [measurement for network in networks for measurement in network.measurements]
+    tables = ("class_accuracies", "corruption_errors", "corruption_accuracies", "group_accuracies")
+    yield from (name for name in tables if any(getattr(measurement, name) for measurement in found))
+    if any(measurement.attacks for measurement in found):
+        yield "mean_perturbation"
+    values = [value for network in networks for value in network.summary.values()]
+    values += [value for network in networks for cell in network.cells for value in cell.values.values()]
+    if any(value.low is not None for value in values):
+        yield "interval"
+    if len(networks) > 1:
+        yield "differences"

@@ -134,7 +134,7 @@ def _measure(
         fingerprint=stored.fingerprint if stored else "",
         differences=differences,
         notes=tuple(note for note in few if note is not None)[:1],
-        definitions=definitions(task.primary),
+        definitions=definitions(task.primary, networks),
         task=task.name,
         primary=task.primary.key,
         predictions=tuple(predictions),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 from collections.abc import Sequence
 from itertools import islice
 
@@ -17,6 +18,7 @@ from robustvit.evaluation.passes import Pass
 from robustvit.evaluation.results import Example, ExampleImage
 from robustvit.tasks.base import Task
 from robustvit.tasks.passes import predict_images
+from robustvit.tasks.tallies import Tallies
 
 __all__ = ["data_uri", "example_image", "example_of", "make_examples"]
 
@@ -32,6 +34,7 @@ def make_examples(planned: Pass, count: int) -> tuple[Example, ...]:
             break
         try:
             image = planned.protocol.apply(sample.open())[None]
+            planned.task.target(sample, planned.samples)
         except (UnreadablePictureError, ValueError):
             continue
         examples.append(example_of(planned, sample, image, _shown(planned.conditions_of(sample.id))))
@@ -79,7 +82,16 @@ def example_image(task: Task, condition: Condition, pixels: Tensor, prediction: 
     drawn = task.draw(image, prediction, target)
     seen = "" if drawn is image else data_uri(image, side)
     told = (answer.text, answer.confidence, answer.is_right)
-    return ExampleImage(condition.name, condition.severity, data_uri(drawn, side), *told, seen)
+    score = _score(task, prediction, target)
+    return ExampleImage(condition.name, condition.severity, data_uri(drawn, side), *told, seen, score)
+
+
+def _score(task: Task, prediction: object, target: object) -> float | None:
+    """The primary measure of one image alone; None where that says nothing."""
+    if not task.ranks_samples:
+        return None
+    score = float(task.sample_scores(Tallies.stack([task.tally(prediction, target)]))[0])
+    return score if math.isfinite(score) else None
 
 
 def _opened(pixels: Tensor) -> Image.Image:

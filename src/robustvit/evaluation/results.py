@@ -1,6 +1,7 @@
 """What an evaluation found: cells, summaries with intervals, and everything needed to trust or repeat it.
 
-`results.json` has all of it, `results.csv` one row per cell, `report.html` is for reading.
+`results.json` has all of it, `results.csv` one row per cell, `classes.csv` one row per class and condition, `report.html` is
+for reading.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from robustvit.evaluation.cell_result import CellResult
 from robustvit.evaluation.definitions import definitions
 from robustvit.evaluation.model_results import Difference, Measurement, ModelResults, notes_from_json
-from robustvit.evaluation.rows import columns_of, rows_of
+from robustvit.evaluation.rows import CLASS_COLUMNS, class_rows_of, columns_of, rows_of
 from robustvit.evaluation.shown_images import AttackedImage, AttackExample, Example, ExampleImage, WorstImage, drop_empty
 from robustvit.evaluation.value import Value
 from robustvit.metrics import measures
@@ -42,6 +43,7 @@ __all__ = [
 ]
 
 
+CLASSES = "classes.csv"
 CLASSIFIER_COLUMNS = tuple(measure.key for measure in CELL_MEASURES)
 
 
@@ -96,6 +98,10 @@ class Results:
     def rows(self) -> list[dict[str, Any]]:
         """Every cell of every network as a plain dict, with the columns of results.csv; None where there is no number."""
         return rows_of(self.models, self.primary, self._listed)
+
+    def class_rows(self) -> list[dict[str, Any]]:
+        """Every number of every class as a plain dict, with the columns of classes.csv; empty for tasks without classes."""
+        return list(class_rows_of(self.models))
 
     @property
     def _listed(self) -> tuple[str, ...]:
@@ -167,13 +173,14 @@ class Results:
                 yield from one.measures
 
     def save(self, folder: str | Path) -> Path:
-        """Writes results.json, results.csv, report.html and, where there are any, predictions.csv; returns the folder.
+        """Writes results.json, results.csv, report.html and, where there are any, classes.csv and predictions.csv; returns the
+        folder.
 
         Those of an earlier result there are replaced or removed.
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        for name in ("results.csv", "predictions.csv", "report.html"):
+        for name in ("results.csv", CLASSES, "predictions.csv", "report.html"):
             (folder / name).unlink(missing_ok=True)  # whatever happens now, they are never those of another result
         self._write(folder)
         if self.predictions:
@@ -185,7 +192,7 @@ class Results:
         write_checked_json(folder / "results.json", self.to_json())
 
     def complete(self, folder: Path, *, instead_of: Results | None = None) -> None:
-        """Writes those of results.csv and report.html that are missing.
+        """Writes those of results.csv, classes.csv and report.html that are missing.
 
         Args:
             folder: that has the results.
@@ -200,6 +207,8 @@ class Results:
                 folder / "results.csv",
                 [columns_of(self.models, self.primary, self._listed), *(list(row.values()) for row in self.rows())],
             )
+        if not (folder / CLASSES).exists() and (rows := self.class_rows()):
+            write_csv(folder / CLASSES, [CLASS_COLUMNS, *(list(row.values()) for row in rows)])
         if not (folder / "report.html").exists():
             page_writer("results")(self, folder / "report.html")
 

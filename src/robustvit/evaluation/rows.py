@@ -1,4 +1,4 @@
-"""Results as a table: a row for every network and cell."""
+"""Results as tables: a row for every network and cell, and one for every number of a class."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 from robustvit.evaluation.model_results import ModelResults
 from robustvit.metrics.measures import NUMBER, measure_of
 
-__all__ = ["columns_of", "rows_of"]
+__all__ = ["CLASS_COLUMNS", "class_rows_of", "columns_of", "rows_of"]
 
 CELL = ("suite", "condition", "severity", "images")
+CLASS_COLUMNS = ("model", "suite", "class", "images", "condition", "measure", "value")
+"""Of classes.csv."""
 
 
 def columns_of(models: Sequence[ModelResults], primary: str, listed: Sequence[str]) -> tuple[str, ...]:
@@ -43,3 +45,19 @@ def _rows(model: ModelResults, primary: str, columns: Sequence[str]) -> Iterator
 
 def _plain(key: str, value: float) -> float | int:
     return int(value) if measure_of(key).unit is NUMBER else value
+
+
+def class_rows_of(models: Sequence[ModelResults]) -> Iterator[dict[str, Any]]:
+    """Plain dicts with the keys `CLASS_COLUMNS`: every number of every class; none where nothing was measured class by class.
+
+    "images" are those that have the class. Conditions are "clean", "corrupted" (the mean over corruptions and severities),
+    those without severity and, of tasks that ask for it, every corruption (the mean over its severities). "suite" has all
+    suites of the pass, since a mean may be over several.
+    """
+    for model in models:
+        for measured in model.measurements:
+            for one in measured.class_accuracies:
+                start = (model.name, ", ".join(measured.suites), one.name, one.images)
+                for condition, scores in {**one.values, **one.corruptions}.items():
+                    for key, value in scores.items():
+                        yield dict(zip(CLASS_COLUMNS, (*start, condition, key, value), strict=True))

@@ -20,6 +20,7 @@ class ExampleImage:
         confidence: in 0 .. 1; None where there is none.
         right: None where an answer is not just right or wrong.
         seen: the same image without the answer drawn on it; empty where nothing was drawn.
+        score: the primary measure of this image alone; None for tasks that do not rank samples.
     """
 
     condition: str
@@ -29,6 +30,7 @@ class ExampleImage:
     confidence: float | None = None
     right: bool | None = None
     seen: str = field(default="", repr=False)
+    score: float | None = None
 
 
 @dataclass(frozen=True)
@@ -110,12 +112,13 @@ class AttackExample:
 
 
 def drop_empty(network: dict[str, Any]) -> None:
-    """Takes what most tasks have not from the plain values of a network: what is drawn, its legend, the worst images."""
+    """Takes what most tasks have not from the plain values of a network: what is drawn, legend, scores, the worst images."""
     examples = [*network["examples"], *(worst["example"] for worst in network["worst"])]
     shown = [picture for example in examples for picture in example["pictures"]]
     for attacked in network["attack_examples"]:
         shown += [attacked["clean"], *(one["shown"] for one in attacked["attacked"])]
     optional = [(network, "legend"), (network, "worst"), *((e, "target") for e in examples), *((p, "seen") for p in shown)]
+    optional += [(p, "score") for p in shown]
     for plain, name in optional:
-        if not plain[name]:
+        if plain[name] in (None, "", ()):
             del plain[name]

@@ -21,12 +21,15 @@ MOST = 3
 
 
 def make_worst_images(planned: Pass, tallied: Tallied, count: int) -> tuple[WorstImage, ...]:
-    """Those with the lowest primary measure as they are, then those with the lowest mean over corruptions, worst first.
+    """Those with the lowest primary measure as they are, then those of the others with the lowest mean over corruptions.
 
     Args:
         planned: a pass that shows images, of a task that ranks samples.
         tallied: of that pass.
         count: of either kind, at most `MOST`.
+
+    Returns:
+        Worst first. An image that is among the worst as it is says nothing about corruption, and is not shown twice.
     """
     scores = np.stack([planned.scoring.sample_scores(row) for row in tallied.rows])  # cells N
     plain = scores[tallied.cells.index(CLEAN) if CLEAN in tallied.cells else 0]
@@ -35,7 +38,9 @@ def make_worst_images(planned: Pass, tallied: Tallied, count: int) -> tuple[Wors
     counts = known.sum(0)
     means = np.where(counts > 0, np.where(known, spoiled, 0).sum(0) / np.maximum(counts, 1), np.nan)
     most = min(count, MOST)
-    wanted = [*((CLEAN.name, i) for i in _lowest(plain, most)), *((CORRUPTED, i) for i in _lowest(means, most))]
+    first = _lowest(plain, most)
+    others = np.where(np.isin(np.arange(len(means)), first), np.nan, means)
+    wanted = [*((CLEAN.name, i) for i in first), *((CORRUPTED, i) for i in _lowest(others, most))]
     samples = _found(planned, {tallied.ids[i] for _, i in wanted})
     found = []
     for ranked, i in wanted:

@@ -11,7 +11,7 @@ from robustvit.evaluation.results import Measurement, ModelResults
 from robustvit.metrics.measures import ACCURACY, measure_of
 from robustvit.report.attacks import attack_label
 from robustvit.report.class_heat import has_heat
-from robustvit.report.numbers import count, words
+from robustvit.report.numbers import count, quantity, words
 from robustvit.tasks.per_class import CORRUPTED, ClassResult
 
 __all__ = ["ClassTable", "class_tables"]
@@ -59,7 +59,7 @@ def _table(measured: Measurement) -> ClassTable:
     has_mistaken = keys == (ACCURACY.key,) or any(one.most_mistaken_for for one in classes)
 
     def row(one: ClassResult) -> tuple[str, ...]:
-        numbers = [measure_of(key).text(one.number(condition, key)) for condition, key in columns]
+        numbers = [quantity(key, one.number(condition, key)) for condition, key in columns]
         return (one.name, count(one.images), *numbers, *([one.most_mistaken_for or "nothing"] if has_mistaken else []))
 
     several = len(classes) > MOST_ROWS
@@ -83,6 +83,7 @@ def _heading(condition: str, key: str, keys: Sequence[str]) -> str:
 
 
 def _ease(one: ClassResult) -> tuple[float, ...]:
-    """By the mean of what was measured; of equals, those that are worse as they are. Classes without a number come last."""
-    numbers = [number for number in map(one.number, one.values) if number is not None]
+    """By the mean of what was measured; of equals, those that are worse as they are. Classes without an image or a number
+    come last."""
+    numbers = [number for number in map(one.number, one.values) if number is not None and one.images]
     return (sum(numbers) / len(numbers) if numbers else math.inf, one.clean if one.clean is not None else 0.0)

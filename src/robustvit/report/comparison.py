@@ -10,7 +10,7 @@ from markupsafe import Markup
 from robustvit.attacks.attack import score_key
 from robustvit.attacks.registry import ATTACKS
 from robustvit.evaluation.results import ModelResults, Results, Value
-from robustvit.metrics.measures import base_key, corrupted_accuracies, in_display_order, measure_of
+from robustvit.metrics.measures import SHARE, Unit, base_key, corrupted_accuracies, in_display_order, measure_of
 from robustvit.report.attacks import attack_label
 from robustvit.report.charts import PLAIN, Bar, Series, bars, curves, gauge
 from robustvit.report.figures import (
@@ -28,21 +28,22 @@ from robustvit.report.figures import (
 )
 from robustvit.report.grids import Grid, grids_of, sequence_cells
 from robustvit.report.headline import rank, ranking_measure
-from robustvit.report.numbers import is_number, mean, percent, quantity, quantity_interval, words
+from robustvit.report.numbers import interval, is_number, mean, percent, quantity, quantity_interval, words
 
 __all__ = [
     "Card",
     "Entry",
     "Ranking",
-    "best_of",
     "cards",
     "compared_curves",
     "compared_heats",
     "compared_sequences",
     "in_order",
+    "marked",
     "overview",
     "ranking",
     "shared_grids",
+    "stars",
     "summary_names",
 ]
 
@@ -120,31 +121,38 @@ def in_order(models: Sequence[ModelResults]) -> list[tuple[int, ModelResults]]:
 def ranking(models: Sequence[ModelResults]) -> Ranking:
     """All summaries in one table, the best of each column marked."""
     names = summary_names(models)
-    best = {
-        name: best_of([m.summary[name].value for m in models if name in m.summary], measure_of(name).higher_is_better)
-        for name in names
-    }
-
-    def entry(model: ModelResults, name: str) -> Entry:
-        value = model.summary.get(name)
-        number = value.value if value and is_number(value.value) else None
-        return Entry(quantity(name, number), quantity_interval(name, value), is_best(number, best[name]), number)
-
+    ordered = in_order(models)
+    entries = [_ranked(name, [model.summary.get(name) for _, model in ordered]) for name in names]
     columns = tuple((name, measure_of(name).label, not measure_of(name).higher_is_better) for name in names)
-    rows = tuple((place, model, tuple(entry(model, name) for name in names)) for place, model in in_order(models))
+    rows = tuple((*pair, tuple(column[k] for column in entries)) for k, pair in enumerate(ordered))
     return Ranking(columns, rows)
 
 
-def best_of(numbers: Sequence[float | None], higher: bool = True) -> float | None:
-    """The best of these numbers, rounded, as sums have errors in their last digits; None where there is nothing to choose."""
-    kept = {round(number, 9) for number in numbers if number is not None and is_number(number)}
-    if len(kept) < 2:
-        return None
-    return max(kept) if higher else min(kept)
+def _ranked(name: str, values: Sequence[Value | None]) -> tuple[Entry, ...]:
+    """One number of several networks, the best marked."""
+    measure, numbers = measure_of(name), [_number(value) for value in values]
+    best = stars(numbers, measure.unit, higher=measure.higher_is_better)
+    texts = ((quantity(name, n), quantity_interval(name, v)) for n, v in zip(numbers, values, strict=True))
+    return tuple(Entry(*text, star, n) for text, star, n in zip(texts, best, numbers, strict=True))
 
 
-def is_best(number: float | None, best: float | None) -> bool:
-    return number is not None and best is not None and round(number, 9) == best
+def marked(values: Sequence[Value | None]) -> tuple[Entry, ...]:
+    """One share of several networks, the best marked."""
+    numbers = [_number(value) for value in values]
+    texts = ((percent(n), interval(v)) for n, v in zip(numbers, values, strict=True))
+    return tuple(Entry(*text, star, n) for text, star, n in zip(texts, stars(numbers), numbers, strict=True))
+
+
+def _number(value: Value | None) -> float | None:
+    return value.value if value and is_number(value.value) else None
+
+
+def stars(numbers: Sequence[float | None], unit: Unit = SHARE, *, higher: bool = True) -> tuple[bool, ...]:
+    """Which of these numbers are the best, as a reader sees them in this unit; none where all look equal."""
+    shown = [round(unit.factor * n, unit.digits) if n is not None and is_number(n) else None for n in numbers]
+    kept = {n for n in shown if n is not None}
+    best = None if len(kept) < 2 else max(kept) if higher else min(kept)
+    return tuple(n is not None and n == best for n in shown)
 
 
 def overview(models: Sequence[ModelResults]) -> tuple[Overview, ...]:
@@ -214,12 +222,11 @@ def compared_heats(results: Results, top: float) -> list[tuple[str, Heat]]:
 def _compared_heat(members: Sequence[tuple[int, ModelResults, Grid]], top: float) -> Heat:
     def row(label: str, corruptions: Sequence[str] | None) -> HeatRow:
         values = [grid.mean(corruptions) for _, _, grid in members]
-        best = best_of(values)
         return HeatRow(
             label,
             tuple(
-                heat_cell(v, top, f"{model.name}, {label}", is_best(v, best))
-                for v, (_, model, _) in zip(values, members, strict=True)
+                heat_cell(v, top, f"{model.name}, {label}", star)
+                for v, star, (_, model, _) in zip(values, stars(values), members, strict=True)
             ),
         )
 
@@ -247,6 +254,6 @@ def compared_sequences(models: Sequence[ModelResults]) -> list[tuple[str, tuple[
     table = []
     for label, row in [*found.items(), ("mean", averages)]:
         values = [row.get(place) for place in range(len(models))]
-        best = best_of(values, higher=sequence_measure(models).higher_is_better)
-        table.append((label, tuple((percent(v), is_best(v, best)) for v in values)))
+        best = stars(values, higher=sequence_measure(models).higher_is_better)
+        table.append((label, tuple((percent(v), star) for v, star in zip(values, best, strict=True))))
     return table

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from robustvit.evaluation.results import Difference, ModelResults, Results, Value
 from robustvit.metrics.measures import measure_of
-from robustvit.report.comparison import Entry, best_of, in_order, is_best, shared_grids, summary_names
-from robustvit.report.numbers import change, change_interval, interval, is_clear, is_number, percent, verdict
+from robustvit.report.comparison import Entry, in_order, marked, shared_grids, summary_names
+from robustvit.report.numbers import change, change_interval, is_clear, verdict
 
 __all__ = ["Apart", "DifferenceTable", "GroupTable", "difference_tables", "group_tables"]
 
 
 @dataclass(frozen=True)
 class GroupTable:
-    """Mean accuracy by group: (place, network, numbers) of the rows, best network first."""
+    """The primary measure by group or condition: (place, network, numbers) of the rows, best network first."""
 
     suites: str
     groups: tuple[str, ...]
@@ -55,20 +55,12 @@ def group_tables(models: Sequence[ModelResults]) -> list[GroupTable]:
     tables = []
     for suites, members in shared_grids(models).items():
         groups = tuple(dict.fromkeys(group for _, _, grid in members for group in grid.groups))
-        values = {place: [grid.of_group(group) for group in groups] for place, _, grid in members}
-        best = [best_of([v.value if v else None for v in column]) for column in zip(*values.values(), strict=True)]
-        rows = [
-            (place, model, tuple(_entry(value, top) for value, top in zip(values[place], best, strict=True)))
-            for place, model, _ in sorted(members, key=lambda member: ranks[member[0]])
-        ]
+        ordered = sorted(members, key=lambda member: ranks[member[0]])
+        columns = [marked([grid.of_group(group) for _, _, grid in ordered]) for group in groups]
+        rows = tuple((place, model, tuple(c[k] for c in columns)) for k, (place, model, _) in enumerate(ordered))
         if len(groups) > 1:
-            tables.append(GroupTable(", ".join(suites), groups, tuple(rows)))
+            tables.append(GroupTable(", ".join(suites), groups, rows))
     return tables
-
-
-def _entry(value: Value | None, best: float | None) -> Entry:
-    number = value.value if value and is_number(value.value) else None
-    return Entry(percent(number), interval(value), is_best(number, best), number)
 
 
 def difference_tables(results: Results) -> list[DifferenceTable]:

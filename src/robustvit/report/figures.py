@@ -12,7 +12,7 @@ from robustvit.evaluation.results import CellResult, ModelResults, Results, Valu
 from robustvit.metrics.measures import SHARE, Measure, measure_of
 from robustvit.report.charts import PLAIN, Bar, Series, bars, curves, heat_colours
 from robustvit.report.grids import Grid, grids_of, sequence_cells
-from robustvit.report.numbers import count, interval, is_number, mean, percent, words
+from robustvit.report.numbers import count, interval, is_number, mean, percent, points, quantity, words
 
 __all__ = [
     "Heat",
@@ -66,13 +66,13 @@ class Heat:
     Attributes:
         columns: their headings.
         groups: (group, its rows).
-        foot: the row of means.
+        foot: the row of means; None where there is none.
         scale: (text, background, letters) of the legend.
     """
 
     columns: tuple[str, ...]
     groups: tuple[tuple[str, tuple[HeatRow, ...]], ...]
-    foot: HeatRow
+    foot: HeatRow | None
     scale: tuple[tuple[str, str, str], ...]
 
 
@@ -193,8 +193,7 @@ def extremes(grid: Grid) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
     clean = grid.clean.value if grid.clean and is_number(grid.clean.value) else None
 
     def told(value: float) -> str:
-        change = "" if clean is None else f" ({100 * (value - clean):+.1f} points)".replace("-", "\N{MINUS SIGN}")
-        return percent(value) + change
+        return percent(value) + ("" if clean is None else f" ({points(value - clean)} points)")
 
     def listed(pairs: Sequence[tuple[float, str]]) -> tuple[tuple[str, str], ...]:
         return tuple((words(name), told(value)) for value, name in pairs)
@@ -233,6 +232,6 @@ def _detail(cell: CellResult | None) -> str:
     parts = [f"{words(cell.condition)}, severity {cell.severity}: {percent(main_number(cell))}"]
     if reach := interval(cell.main):
         parts.append(f"95 % interval {reach}")
-    further = ((measure_of(key), cell.values[key].value) for key in list(cell.values)[1:])
-    parts += [f"{measure.words} {measure.text(value)}" for measure, value in further if measure.unit is SHARE]
+    further = [key for key in list(cell.values)[1:] if measure_of(key).unit is SHARE]
+    parts += [f"{measure_of(key).words} {quantity(key, cell.values[key].value)}" for key in further]
     return ", ".join([*parts, f"{count(cell.images)} images"])

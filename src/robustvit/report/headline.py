@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from robustvit.corruptions.registry import GROUPS, corruption_names
 from robustvit.evaluation.results import ModelResults, Results, Value
 from robustvit.metrics.measures import ACCURACY, corrupted_accuracies, in_ranking_order, measure_of
 from robustvit.report.grids import grids_of
-from robustvit.report.numbers import change, change_interval, interval, is_clear, percent, words
+from robustvit.report.numbers import change, change_interval, interval, is_clear, percent, quantity, words
 
 __all__ = ["Headline", "headline", "rank", "ranking_measure", "short_name"]
 
@@ -172,7 +173,14 @@ def _claim(model: ModelResults, measure: str, value: Value, about: str) -> str:
         return f"{told} under {about}"
     if measure_of(measure).family == "retention":
         return f"keeps {percent(value.value, 0)} of its {_noun(model)} under {about}"
-    return measure_of(measure).claim.format(measure_of(measure).text(value.value))
+    claim = measure_of(measure).claim.format(quantity(measure, value.value))
+    return f"{claim}{_which(measure_of(measure).label, claim)}"
+
+
+def _which(label: str, claim: str) -> str:
+    """What a label says in brackets and a claim does not, such as which split: "ACDC mIoU (val)" -> " (val)"."""
+    found = re.search(r"\((.+?)\)", label)
+    return f" ({found[1]})" if found and found[1] not in claim else ""
 
 
 def _lead(results: Results, best: ModelResults, second: ModelResults, measure: str) -> _Lead:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -12,13 +12,14 @@ from markupsafe import Markup, escape
 
 from robustvit.evaluation.results import Value
 from robustvit.metrics.bootstrap import SAME
-from robustvit.metrics.measures import measure_of
+from robustvit.metrics.measures import SHARE, Unit, measure_of
 
 __all__ = [
     "MISSING",
     "breakable",
     "change",
     "change_interval",
+    "condition_label",
     "count",
     "duration",
     "interval",
@@ -27,16 +28,21 @@ __all__ = [
     "mean",
     "moment",
     "percent",
+    "points",
     "quantity",
     "quantity_interval",
     "range_percent",
     "verdict",
+    "with_minus_signs",
     "words",
 ]
 
 MISSING = "\N{EN DASH}"
 """Stands for what was not measured or is not a number."""
 NBSP = "\N{NO-BREAK SPACE}"
+MINUS = "\N{MINUS SIGN}"
+_BEFORE_A_NUMBER = r"(?<![\w.)\]-])-"
+"""A hyphen that is a sign, not one within a name, a range or an option."""
 
 
 def is_number(value: float | None) -> bool:
@@ -53,12 +59,18 @@ def percent(value: float | None, digits: int = 1, sign: bool = True) -> str:
     """0.714 -> "71.4 %"; `sign=False` leaves out the unit."""
     if value is None or not math.isfinite(value):
         return MISSING
-    return f"{100 * value:.{digits}f}" + (f"{NBSP}%" if sign else "")
+    return with_minus_signs(f"{100 * value:.{digits}f}") + (f"{NBSP}%" if sign else "")
+
+
+def with_minus_signs(text: str) -> str:
+    """The text with minus signs for hyphens, before negative numbers and in "1 - x", and none before a zero."""
+    text = re.sub(_BEFORE_A_NUMBER + r"(0(?:\.0+)?)(?![\d.]*\d)", r"\1", text)
+    return re.sub(_BEFORE_A_NUMBER + r"(?=\d)|(?<=\d )-(?= \w)", MINUS, text)
 
 
 def quantity(name: str, value: float | None) -> str:
     """A number of a summary, in its unit."""
-    return measure_of(name).text(value)
+    return with_minus_signs(measure_of(name).text(value))
 
 
 def range_percent(low: float | None, high: float | None) -> str:
@@ -78,16 +90,24 @@ def quantity_interval(name: str, value: Value | None) -> str:
     if value is None or value.low is None or value.high is None or not (is_number(value.low) and is_number(value.high)):
         return ""
     unit = measure_of(name).unit
-    return f"{replace(unit, symbol='').text(value.low)} to {unit.text(value.high)}"
+    return with_minus_signs(f"{replace(unit, symbol='').text(value.low)} to {unit.text(value.high)}")
 
 
 def change(name: str, value: float | None) -> str:
     """A difference of two numbers of a summary with its sign, in their unit; of shares, in points of a hundred."""
     if value is None or not math.isfinite(value):
         return MISSING
-    unit = measure_of(name).unit
+    return _signed(value, measure_of(name).unit)
+
+
+def points(value: float) -> str:
+    """A difference of two shares in points of a hundred, with its sign."""
+    return _signed(value, SHARE)
+
+
+def _signed(value: float, unit: Unit) -> str:
     rounded, digits = round(unit.factor * value, unit.digits), unit.digits
-    return f"{rounded:+.{digits}f}".replace("-", "\N{MINUS SIGN}") if rounded else f"{0:.{digits}f}"
+    return f"{rounded:+.{digits}f}".replace("-", MINUS) if rounded else f"{0:.{digits}f}"
 
 
 def change_interval(name: str, value: Value | None) -> str:
@@ -149,3 +169,9 @@ def breakable(name: str) -> Markup:
 def words(name: str) -> str:
     """gaussian_noise -> "gaussian noise"; "JPEG" keeps its capitals."""
     return name.replace("_", " ").replace("jpeg", "JPEG")
+
+
+def condition_label(name: str, suites: Sequence[str]) -> str:
+    """What the page calls a condition: without the suite whose own one it is, so "acdc fog" of "acdc" is "fog"."""
+    own = next((name.removeprefix(f"{suite} ") for suite in suites if name.startswith(f"{suite} ")), name)
+    return words(own)

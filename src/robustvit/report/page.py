@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ from markupsafe import Markup
 
 from robustvit.corruptions.conditions import CLEAN
 from robustvit.evaluation.results import CellResult, ModelResults, Results, WorstImage
-from robustvit.metrics.measures import ACCURACY, MEAN_CORRUPTION_ERROR, measure_of
+from robustvit.metrics.measures import ACCURACY, MEAN_CORRUPTION_ERROR, base_key, measure_of
 from robustvit.report import charts, comparison, differences, figures, numbers
 from robustvit.report.attacks import AttackSection, attack_section
 from robustvit.report.class_heat import ClassHeat, class_heats, compared_classes
 from robustvit.report.classes import ClassTable, class_tables
+from robustvit.report.compared_images import compared_images
+from robustvit.report.conditions import cell_label, condition_panels, condition_tables
 from robustvit.report.grids import Grid, further_measures, grids_of, other_cells, sequence_cells
 from robustvit.report.headline import headline
 from robustvit.runtime import colours
@@ -81,6 +84,7 @@ class ModelSection:
     place: int
     model: ModelResults
     cards: tuple[comparison.Card, ...]
+    conditions: tuple[figures.Panel, ...]
     grids: tuple[GridFigures, ...]
     sequences: Markup | None
     attacks: AttackSection | None
@@ -105,7 +109,9 @@ def write_page(results: Results, path: Path, *, chapters: Sequence[Chapter] = ()
 
 def render_page(results: Results, chapters: Sequence[Chapter] = ()) -> str:
     """The report as HTML."""
-    return page_environment().get_template("page.html.j2").render(_contents(results), chapters=chapters)
+    environment = page_environment()
+    environment.filters["condition"] = partial(numbers.condition_label, suites=results.suites)
+    return environment.get_template("page.html.j2").render(_contents(results), chapters=chapters)
 
 
 def page_environment() -> Environment:
@@ -117,13 +123,16 @@ def page_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["colours"] = colours
+    environment.globals |= {"colours": colours, "series_key": charts.key}
     environment.filters |= {
         "percent": numbers.percent,
         "interval": numbers.interval,
         "count": numbers.count,
         "duration": numbers.duration,
         "words": numbers.words,
+        "condition": numbers.words,
+        "minus": numbers.with_minus_signs,
+        "quantity": numbers.quantity,
         "moment": numbers.moment,
         "breakable": numbers.breakable,
         "fact": fact,
@@ -150,13 +159,16 @@ def _contents(results: Results) -> dict[str, Any]:
         "ranking": comparison.ranking(results.models),
         "overview": comparison.overview(results.models) if several else (),
         "group_tables": differences.group_tables(results.models) if several else [],
+        "condition_tables": condition_tables(results.models) if several else [],
+        "compared_images": compared_images(results.models) if several else (),
+        "meanings": _told_once(results),
         "difference_tables": differences.difference_tables(results) if several else [],
         "compared_curves": comparison.compared_curves(results.models) if several else [],
         "compared_classes": compared_classes(results.models) if several else [],
         "compared_heats": comparison.compared_heats(results, top) if several else [],
         "sequences": comparison.compared_sequences(results.models) if several else [],
         "is_drawn": any(model.legend or model.worst or class_heats(model) for model in results.models),
-        "others": [(model, cell) for model in results.models for cell in other_cells(model)],
+        "others": [(model, cell, cell_label(cell, model)) for model in results.models for cell in other_cells(model)],
         "pictures": _images(results),
         "skipped": list(_skipped(results)),
         "no_answers": [(m.name, lost) for m in results.models if (lost := sum(cell.no_answer for cell in m.cells))],
@@ -193,14 +205,16 @@ def _section(place: int, model: ModelResults, top: float) -> ModelSection:
     runs = tuple((", ".join(m.suites), {**m.data, **m.protocol, **m.corruption}) for m in model.measurements)
     prepared = runs or (("", model.protocol),)
     rest = (figures.sequence_bars(model), attack_section(model, place), class_tables(model), class_heats(model), _worst(model))
-    return ModelSection(place, model, comparison.cards(model), shown, *rest, facts, prepared)
+    return ModelSection(place, model, comparison.cards(model), condition_panels(model, place), shown, *rest, facts, prepared)
 
 
 def _worst(model: ModelResults) -> tuple[tuple[str, tuple[WorstImage, ...]], ...]:
-    """(title, images) of the images that went worst, by each number that they are ranked by."""
+    """(title, images) of the images that went worst, by each number that they are ranked by; none of them twice."""
     titles = {CLEAN.name: "The worst images", CORRUPTED: "The worst images under corruption"}
-    found = ((title, tuple(one for one in model.worst if one.ranked == ranked)) for ranked, title in titles.items())
-    return tuple((title, images) for title, images in found if images)
+    plain = {one.example.id for one in model.worst if one.ranked == CLEAN.name}
+    images = [one for one in model.worst if one.ranked == CLEAN.name or one.example.id not in plain]
+    found = ((title, tuple(one for one in images if one.ranked == ranked)) for ranked, title in titles.items())
+    return tuple((title, shown) for title, shown in found if shown)
 
 
 def _skipped(results: Results) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
@@ -219,7 +233,8 @@ def _definitions(results: Results) -> list[tuple[str, str]]:
     cells = [cell for model in results.models for cell in model.cells]
     labels = {measure_of(name).label for name in names}
     names += [key for key in further_measures(results.models) if measure_of(key).label not in labels]
-    known = [(measure_of(name).label, results.definitions.get(name.partition(" (")[0], "")) for name in dict.fromkeys(names)]
+    meanings = _told_once(results)
+    known = [(measure_of(name).label, meanings.get(base_key(name), "")) for name in dict.fromkeys(names)]
     if any(m.group_accuracies for model in results.models for m in model.measurements):
         known.append(("Mean of a group", results.definitions.get("group_accuracies", "")))
     has_grids = any(grids_of(model) for model in results.models)
@@ -232,6 +247,15 @@ def _definitions(results: Results) -> list[tuple[str, str]]:
     if _has_intervals(results, cells):
         known.append(("Interval", results.definitions.get("interval", "")))
     return known
+
+
+def _told_once(results: Results) -> dict[str, str]:
+    """Key -> meaning, where that of the primary measure stands only in the first of those that begin with it."""
+    meanings, primary = dict(results.definitions), measure_of(results.primary).meaning
+    names = dict.fromkeys(map(base_key, comparison.summary_names(results.models)))
+    for name in [name for name in names if meanings.get(name, "").startswith(f"{primary} ")][1:]:
+        meanings[name] = meanings[name].removeprefix(f"{primary} ")
+    return {name: numbers.with_minus_signs(text) for name, text in meanings.items()}
 
 
 def _has_intervals(results: Results, cells: list[CellResult]) -> bool:

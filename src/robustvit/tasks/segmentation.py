@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -201,22 +201,26 @@ class Segmentation(Task):
 
     def predict(self, network: nn.Module, inputs: Tensor) -> list[np.ndarray]:
         """Label maps uint8 [H, W]; 255 where the logits are not finite."""
-        return self._maps(self.inference.stitched(network, inputs))
+        return self._maps(self.inference.strips(network, inputs))
 
     def predict_images(self, network: nn.Module, images: Tensor, normalisation: Normalisation) -> list[np.ndarray]:
         """Label maps uint8 [H, W], from uint8 [B, 3, H, W]."""
         if isinstance(network, FunctionNetwork):
             return given_maps(network.ask(images), images, len(self.classes), network.extra_repr())
         at_once = max(1, PIXELS // (images.shape[2] * images.shape[3]))
-        parts = (self.inference.logits(network, part, normalisation) for part in images.split(at_once))
-        return [label_map for logits in parts for label_map in self._maps(logits)]
+        with torch.inference_mode():
+            parts = (self.inference.logit_strips(network, part, normalisation) for part in images.split(at_once))
+            return [label_map for strips in parts for label_map in self._maps(strips)]
 
-    def _maps(self, logits: Tensor) -> list[np.ndarray]:
-        """[B, K, H, W] -> B label maps."""
+    def _maps(self, strips: Iterable[Tensor]) -> list[np.ndarray]:
+        """Logits [B, K, some rows, W], from top to bottom -> B label maps."""
+        return list(np.concatenate([self._labels(logits) for logits in strips], axis=1))
+
+    def _labels(self, logits: Tensor) -> np.ndarray:
+        """[B, K, H, W] -> uint8 [B, H, W]."""
         largest, outputs = logits.max(1)
         labels = outputs if self.places is None else torch.tensor(self.places, device=outputs.device).argsort()[outputs]
-        labels = labels.to(torch.uint8).masked_fill_(~largest.isfinite(), IGNORED)
-        return list(labels.cpu().numpy())
+        return labels.to(torch.uint8).masked_fill_(~largest.isfinite(), IGNORED).cpu().numpy()
 
     def tally(self, prediction: np.ndarray, target: np.ndarray) -> Tally:
         """Pixels of each class that are right, predicted and labelled."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from robustvit.data.resizing import fitted_size, resize_image
@@ -45,7 +44,7 @@ class Inference:
     fit: Size | None = field(default=None, metadata={"metavar": "LONG SHORT"})
     flip: bool = False
     scales: tuple[float, ...] = field(default=(1.0,), metadata={"metavar": "X [X ...]"})
-    batch: int = field(default=4, metadata={"metavar": "N", "flag": "window_batch"})  # --batch-size counts images
+    batch: int = field(default=2, metadata={"metavar": "N", "flag": "window_batch"})  # --batch-size counts images
 
     def __post_init__(self) -> None:
         for name in ("window", "stride", "fit"):
@@ -81,6 +80,16 @@ class Inference:
         with torch.inference_mode():
             return self._mean(network, images, normalisation)
 
+    def logit_strips(self, network: nn.Module, images: Tensor, normalisation: Normalisation) -> Iterator[Tensor]:
+        """`logits`, from top to bottom: [B, K, some rows, W]. To be called without gradients."""
+        import torch
+
+        if not self.is_plain:
+            yield self.logits(network, images, normalisation)
+            return
+        parameter = next(network.parameters(), torch.zeros(()))
+        yield from self.strips(network, normalisation(images.to(parameter.device)).to(parameter.dtype))
+
     def _mean(self, network: nn.Module, images: Tensor, normalisation: Normalisation) -> Tensor:
         import torch
 
@@ -99,26 +108,60 @@ class Inference:
 
     def stitched(self, network: nn.Module, inputs: Tensor) -> Tensor:
         """Normalised [B, 3, H, W] -> float32 logits [B, K, H, W] of the windows, averaged where they overlap."""
+        total, top = None, 0
+        for strip in self.strips(network, inputs):
+            if strip.shape[2:] == inputs.shape[2:]:
+                return strip
+            if total is None:
+                total = strip.new_empty(*strip.shape[:2], *inputs.shape[2:])
+            total[:, :, top : top + strip.shape[2]] = strip
+            top += strip.shape[2]
+        assert total is not None
+        return total
+
+    def strips(self, network: nn.Module, inputs: Tensor) -> Iterator[Tensor]:
+        """The logits of `stitched`, from top to bottom, as soon as no further window adds to them: [B, K, some rows, W].
+
+        Who needs no more of them than the class of every pixel never holds those of the whole image.
+        """
+        H, W = inputs.shape[2:]
+        if self.window is None or (self.window[0] >= H and self.window[1] >= W):
+            yield network(inputs).float()
+            return
+        height, width = min(self.window[0], H), min(self.window[1], W)
+        ys, xs = (window_starts(*axis) for axis in zip((H, W), self.window, self.steps, strict=True))
+        down, right = _hits(H, height, ys).to(inputs.device), _hits(W, width, xs).to(inputs.device)
+        rest: Tensor | None = None  # what the windows above have added to the rows of the next ones
+        for y, below in zip(ys, [*ys[1:], H], strict=True):
+            total = self._row(network, inputs[:, :, y : y + height], xs, width)
+            if rest is not None:
+                total[:, :, : rest.shape[2]] += rest
+            done = below - y
+            rest = total[:, :, done:].clone()
+            yield total[:, :, :done].div_(down[y:below, None] * right)
+
+    def _row(self, network: nn.Module, inputs: Tensor, xs: Sequence[int], width: int) -> Tensor:
+        """[B, 3, height, W] -> [B, K, height, W]: the logits of the windows that begin at `xs`, added up."""
         import torch
 
-        B, _, H, W = inputs.shape
-        if self.window is None or (self.window[0] >= H and self.window[1] >= W):
-            return network(inputs).float()
-        height, width = min(self.window[0], H), min(self.window[1], W)
-        starts = [window_starts(*axis) for axis in zip((H, W), self.window, self.steps, strict=True)]
-        places = [(image, y, x) for image in range(B) for y, x in product(*starts)]
+        B, _, height, W = inputs.shape
+        places = [(image, x) for image in range(B) for x in xs]
         total: Tensor | None = None
         for first in range(0, len(places), self.batch):
             chosen = places[first : first + self.batch]
-            logits = network(torch.stack([inputs[image, :, y : y + height, x : x + width] for image, y, x in chosen])).float()
+            logits = network(torch.stack([inputs[image, :, :, x : x + width] for image, x in chosen])).float()
             if total is None:
-                total = logits.new_zeros(B, logits.shape[1], H, W)
-            for i, (image, y, x) in enumerate(chosen):
-                total[image, :, y : y + height, x : x + width] += logits[i]
+                total = logits.new_zeros(B, logits.shape[1], height, W)
+            for (image, x), own in zip(chosen, logits, strict=True):
+                total[image, :, :, x : x + width] += own
             del logits  # before the next windows make theirs
         assert total is not None
-        hits = [_hits(side, part, own) for side, part, own in zip((H, W), (height, width), starts, strict=True)]
-        return total.div_((hits[0][:, None] * hits[1][None, :]).to(total.device))
+        return total
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether images are seen once, at their own size: nothing is done to the logits of `strips` any more."""
+        return self.fit is None and not self.flip and self.scales == (1.0,)
 
     def _sizes(self, size: Size) -> Iterator[Size]:
         """What the image is resized to, for each scale."""

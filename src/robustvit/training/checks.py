@@ -17,7 +17,7 @@ def check_combination(config: TrainConfig) -> None:
         ConfigError: two settings do not go together; the message names both.
     """
     try:
-        task_named(config.task).with_options(**config.validation).check(config)
+        task_named(config.task).with_options(**config.validation).with_divisor(config.loss.divisor).check(config)
     except ValueError as error:
         raise ConfigError(f"task={config.task}: {error}") from error
     if not task_named(config.task).is_dense:

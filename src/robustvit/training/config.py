@@ -183,14 +183,18 @@ class LossConfig:
     Attributes:
         smoothing: s: the true class keeps 1 - s + s / K.
         weight: of the task's own loss: of a classifier, the cross-entropy of the image label.
+        divisor: what the loss over pixels is divided by: "all" of them, as released, or those that are "counted", without the
+            ignored ones. These are counted in each process and micro-batch, whose number then changes the gradient a little.
     """
 
     smoothing: float = 0.1
     weight: float = 1.0
+    divisor: Literal["all", "counted"] = "all"
 
     def __post_init__(self) -> None:
         _require("loss.smoothing", 0 <= self.smoothing < 1, self.smoothing, "0 or more and less than 1")
         _require("loss.weight", self.weight >= 0, self.weight, "0 or more")
+        _require("loss.divisor", self.divisor in ("all", "counted"), self.divisor, "all or counted")
 
 
 @dataclass(frozen=True)

@@ -144,6 +144,7 @@ ADDED: dict[str, Any] = {
     "augment.ratio_range": [0.5, 2.0],
     "augment.cat_max_ratio": 0.75,
     "augment.photometric": False,
+    "loss.divisor": "all",
     "optimizer.no_decay": "timm",
     "optimizer.head_rate": 1.0,
     "schedule.updates": 0,

@@ -77,11 +77,12 @@ class Workers(Processes):
 
         for parameter in network.state_dict().values():  # each process has drawn the same, but files may differ
             dist.broadcast(parameter, 0)
-        for block in _blocks(network):
-            fully_shard(block)
-        fully_shard(network)
-        if has_token_head(network):
-            register_fsdp_forward_method(network, "forward_tokens")
+        called = [*getattr(network, "called_besides_forward", ()), *(["forward_tokens"] if has_token_head(network) else [])]
+        for module in (*_blocks(network), network):
+            fully_shard(module)
+            for method in called:
+                if hasattr(module, method):
+                    register_fsdp_forward_method(module, method)
 
     @contextmanager
     def accumulating(self, module: nn.Module, is_last: bool) -> Iterator[None]:
@@ -143,12 +144,22 @@ _WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
 def _blocks(network: nn.Module) -> Iterator[nn.Module]:
-    """The repeated blocks of a network: entries of its outermost lists."""
-    for module in network.children():
+    """The repeated blocks of a network: entries of its outermost lists, and of those of its backbone."""
+    backbone = getattr(network, "backbone", None)
+    inside = backbone.children() if isinstance(backbone, nn.Module) else ()
+    for module in (*network.children(), *inside):
         if isinstance(module, nn.ModuleList | nn.Sequential):
-            for entry in module:
-                inner = getattr(entry, "blocks", None)
-                yield from inner if isinstance(inner, nn.ModuleList | nn.Sequential) else (entry,)
+            yield from _entries(module)
+
+
+def _entries(blocks: nn.ModuleList | nn.Sequential) -> Iterator[nn.Module]:
+    """The blocks of a list of blocks, of stages with `blocks`, or of lists of blocks."""
+    for entry in blocks:
+        inner = entry if isinstance(entry, nn.ModuleList) else getattr(entry, "blocks", None)
+        if isinstance(inner, nn.ModuleList | nn.Sequential):
+            yield from _entries(inner)
+        else:
+            yield entry
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from robustvit.runtime.weights import CheckpointError
 from robustvit.training.batches import Batch
 from robustvit.training.config_io import fingerprint_of
 from robustvit.training.metrics_log import MetricsLog, read_metrics
-from robustvit.training.networks import model_options
+from robustvit.training.networks import initialisation_notes, model_options
 from robustvit.training.not_finite import NotFiniteError
 from robustvit.training.result import TrainingResult
 from robustvit.training.run import Run
@@ -46,6 +46,7 @@ class Keeper:
                 f"{run.frozen} batch norms keep their statistics (loop.freeze_batchnorm={run.config.loop.freeze_batchnorm}); "
                 "for weights that start at random, give a larger loop.batch_size, or loop.freeze_batchnorm=false"
             )
+        self.notes += initialisation_notes(run.network)
         self.measure = run.task.primary
         self.score: float | None = None
         self.best: float | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from robustvit.models.loading import built_with
@@ -11,7 +12,7 @@ from robustvit.models.weights_into import load_weights
 from robustvit.tasks.base import Task
 from robustvit.training.config import AugmentConfig, ModelConfig
 
-__all__ = ["frozen_network", "model_options", "network_of"]
+__all__ = ["frozen_network", "initialisation_notes", "model_options", "network_of"]
 
 
 def model_options(config: ModelConfig, num_classes: int) -> dict[str, Any]:
@@ -41,6 +42,26 @@ def network_of(task: Task, config: ModelConfig, outputs: int, augment: AugmentCo
         load_weights(network, weights_file(config.checkpoint), fresh=("classifier", "tap", "token_head"))
     _describe(network, augment)
     return network
+
+
+_NAMED = 3
+"""Tensors that a note names; the others are counted."""
+
+
+def initialisation_notes(network: Any) -> list[str]:
+    """What a reader should know of a backbone that started from weights of a classifier; empty where it did not."""
+    initialised = getattr(network, "initialised", None)
+    if initialised is None:
+        return []
+    missing, unused = map(_counted, initialised)
+    started = "the backbone started from the weights of a classifier"
+    return [f"{started}; missing there, so left at their initial values: {missing}; unused: {unused}"]
+
+
+def _counted(names: Sequence[str]) -> str:
+    """ "5 (a, b, c and 2 more)" or "none"."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{len(names)} ({', '.join(names[:_NAMED])}{more})" if names else "none"
 
 
 _OF_THE_START = ("tag", "origin_url", "paper_ids", "paper_name", "notes")

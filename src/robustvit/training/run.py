@@ -32,6 +32,7 @@ from robustvit.training.inputs import prepare
 from robustvit.training.networks import frozen_network, network_of
 from robustvit.training.not_finite import NotFiniteError, not_finite_weights
 from robustvit.training.optimization import Schedule, build_optimizer, total_updates
+from robustvit.training.synchronised_statistics import check_synchronisation, synchronise_statistics
 from robustvit.training.training_sets import TrainingSamples, training_samples
 
 __all__ = ["Run"]
@@ -56,7 +57,8 @@ class Run:
         self.seed, loop = config.loop.seed, config.loop
         self.updates_done = 0
         check_combination(config)
-        self.task = task_named(config.task)
+        check_synchronisation(loop, workers.world, device)
+        self.task = task_named(config.task).with_divisor(config.loss.divisor)
         self.needs = needs_of(config.methods.values())
         samples = training_samples(self.task, config.data, seed=self.seed)
         self.outputs = self._number_of_outputs(samples.outputs)
@@ -102,7 +104,7 @@ class Run:
         self.size = config.augment.crop_size or self.protocol.size  # of training images
         self.normalisation = Normalisation.of(network)
         if loop.sync_batchnorm and self.workers.world > 1:
-            network = nn.SyncBatchNorm.convert_sync_batchnorm(network)
+            synchronise_statistics(network)
         if loop.grad_checkpointing:
             network.set_grad_checkpointing(True)
         layout = torch.channels_last if loop.channels_last else torch.contiguous_format

@@ -10,8 +10,9 @@ import pytest
 
 from robustvit.cli import main
 from robustvit.demo import contest
-from robustvit.demo.findings import findings_chapter
+from robustvit.demo.findings import MOST_ALIKE, findings_chapter
 from robustvit.evaluation.results import Value
+from robustvit.models.registry import create_model
 from robustvit.training.config import TrainConfig
 from robustvit.training.train import train
 
@@ -93,8 +94,42 @@ def test_demo_refuses_a_file_as_folder(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.usefixtures("_short")
+def test_findings_call_networks_alike_only_where_they_are(tmp_path: Path) -> None:
+    results, measured = contest.demonstrate(tmp_path / "demo"), contest.CONTESTS["classification"]
+
+    def told(plain: int, robust: int, differs: str = "") -> str:
+        sizes = zip(results.models, (plain, robust), strict=True)
+        models = tuple(replace(model, parameters=size) for model, size in sizes)
+        return findings_chapter(replace(results, models=models), measured.compared, measured.kinds, differs).paragraphs[0]
+
+    assert "about the same size: 1,000 and 1,100 parameters" in told(1100, 1000)
+    assert "1,000 and 1,340 parameters: the plain one has 34\N{NO-BREAK SPACE}% more" in told(1340, 1000)
+    assert "1,500 and 1,000 parameters: the robust one has 50\N{NO-BREAK SPACE}% more" in told(1000, 1500)
+    assert "tokens differ. Measuring took" in told(1000, 1000, "Their tokens differ.")
+
+
+def test_the_segmenters_of_the_demo_have_about_the_same_size() -> None:
+    sizes = []
+    for config in contest.CONTESTS["segmentation"].contestants.values():
+        model = config.model
+        network = create_model(model.name, num_classes=11, img_size=model.img_size, tap=model.tap, **model.options)
+        sizes.append(sum(p.numel() for p in network.parameters()))
+    assert max(sizes) <= (1 + MOST_ALIKE) * min(sizes)
+
+
+def test_help_of_the_demo_speaks_of_both_tasks(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["demo", "--help"])
+    told = capsys.readouterr().out
+    assert all(word in told for word in ("fan_vit_nano", "fan_hybrid_nano", "every pixel"))
+    assert "same-size" not in told
+
+
+@pytest.mark.usefixtures("_short")
 def test_the_demo_of_segmentation_compares_two_segmenters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--task", "segmentation", "--output", str(tmp_path / "demo")]) == 0
     told = capsys.readouterr().out
     assert all(word in told for word in ("clean mIoU", "retention", "vit_nano", "fan_hybrid_nano"))
-    assert "Results in words" in (tmp_path / "demo" / "report.html").read_text()
+    page = (tmp_path / "demo" / "report.html").read_text()
+    assert "Results in words" in page
+    assert "4x4 pixels" in page

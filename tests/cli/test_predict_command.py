@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from PIL import Image
 
 from robustvit.cli import main
 from robustvit.cli.task_flags import flags_class
+from robustvit.predicting.films import write_film
 from robustvit.runtime.checked_json import read_checked_json
 from robustvit.tasks.options import PREDICTION_FORMS, TASK_OPTIONS
 
@@ -53,13 +55,35 @@ def test_predict_of_a_classifier_takes_top(images: Path, tmp_path: Path, capsys:
     assert rows[0].startswith("1.png,")
 
 
+def test_predict_counts_images_and_frames_in_words_and_names_the_legend(
+    images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["predict", *SEGMENTER, "--images", str(images / "1.png"), "--output", str(tmp_path / "one")]
+    assert main(line) == 0
+    assert "1 image predicted: " in (told := capsys.readouterr().err)
+    assert "legend.png (the colours of the classes)" in told
+    pytest.importorskip("av")
+    write_film(tmp_path / "film.mp4", [Image.open(path) for path in sorted(images.iterdir())], Fraction(5))
+    assert main(["predict", *SEGMENTER, "--images", str(tmp_path / "film.mp4"), "--output", str(tmp_path / "film")]) == 0
+    assert "3 frames predicted: labels/*.png, predictions.mp4, legend.png" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["eval", "attack"])
+def test_help_speaks_of_segmenters_and_shows_no_empty_defaults(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    told = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert all(word in told for word in ("segmenter's mIoU", "label maps", "Cityscapes", "ACDC"))
+    assert "(default: )" not in told
+
+
 def test_options_of_a_task_reach_the_result(tmp_path: Path) -> None:
     how = ["--window", "24", "24", "--stride", "8", "16", "--fit", "64", "48", "--flip", "--scales", "0.75", "1.0"]
     line = ["eval", *SEGMENTER, "--data", "scenes:2", "--suite", "clean", "--output", str(tmp_path / "out")]
     assert main([*line, *how]) == 0
     inference = read_checked_json(tmp_path / "out/results.json")["data"]["inference"]
     asked = {"window": [24, 24], "stride": [8, 16], "fit": [64, 48], "flip": True, "scales": [0.75, 1.0]}
-    assert inference == {**asked, "batch": 4}
+    assert inference == {**asked, "batch": 2}
     assert main(line) == 2  # another run: the result of this one is not replaced
     assert main([*line, *how, "--resume"]) == 0
 

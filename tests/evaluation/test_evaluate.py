@@ -93,7 +93,12 @@ def test_the_batch_size_changes_nothing(model: Any, scenes: Scenes, batch_size: 
 
 def test_files_are_written_and_read_back(model: Any, scenes: Scenes, tmp_path: Path) -> None:
     results = rv.evaluate({"mine": model}, scenes, ["clean", "blur"], protocol="none", output=tmp_path / "out")
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["report.html", "results.csv", "results.json"]
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
+        "classes.csv",
+        "report.html",
+        "results.csv",
+        "results.json",
+    ]
     again = rv.Results.load(tmp_path / "out")
     assert again == rv.Results.load(tmp_path / "out" / "results.json")
     assert json.loads(json.dumps(again.to_json())) == json.loads(json.dumps(results.to_json()))

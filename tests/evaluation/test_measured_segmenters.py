@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from map_trees import write_acdc, write_cityscapes, write_cityscapes_c
+from map_trees import save, write_acdc, write_cityscapes, write_cityscapes_c
+from PIL import Image
 from refusals import refused
 
 import robustvit as rv
@@ -158,3 +159,14 @@ def test_copies_without_clean_images_have_no_clean_numbers(street: Any, tmp_path
     assert rv.evaluate(street, root, "pixelate", severity=3, examples=0).models[0].cells[0].condition == "pixelate"
     with refused(LayoutError, root):
         rv.evaluate(street, root, ["clean", "pixelate"], severity=3, examples=0)
+
+
+@pytest.mark.parametrize("suite", ["clean", "saturate"])
+def test_an_image_that_is_too_small_is_left_out_and_named(street: Any, tmp_path: Path, suite: str) -> None:
+    root = write_cityscapes(tmp_path, {"val": 3})
+    for kind, name in (("leftImg8bit", "leftImg8bit"), ("gtFine", "gtFine_labelTrainIds")):
+        path = root / kind / "val/bonn" / f"bonn_000001_000019_{name}.png"
+        save(path, np.asarray(Image.open(path))[:1, :1])
+    model = rv.evaluate(street, root, suite, batch_size=2).models[0]
+    assert {cell.images for cell in model.cells} == {2}
+    assert [name.partition("_leftImg8bit")[0].rpartition("/")[2] for name, _ in model.skipped] == ["bonn_000001_000019"]

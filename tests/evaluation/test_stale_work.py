@@ -76,7 +76,7 @@ def test_a_kill_inside_the_clean_up_leaves_nothing_that_another_network_could_ta
             quick(ByGrey(), pictures, out)
     (out / "results.json").unlink()
     assert answers(quick(Always(0), pictures, out)) == [("clean", 0.1)]
-    assert sorted(path.name for path in out.iterdir()) == ["report.html", "results.csv", "results.json"]
+    assert sorted(path.name for path in out.iterdir()) == ["classes.csv", "report.html", "results.csv", "results.json"]
 
 
 @pytest.mark.parametrize("resume", [False, True])
@@ -396,9 +396,9 @@ def test_folders_that_could_not_be_removed_go_with_the_next_run(
         patch.setattr(shutil, "rmtree", lambda *_, **__: None)  # it did not come to anything
         quick(ByGrey(), pictures, out)
     assert not (out / "unfinished").exists()
-    assert len(list(out.iterdir())) == 4
+    assert len(list(out.iterdir())) == 5
     quick(ByGrey(), pictures, out, resume=True)
-    assert len(list(out.iterdir())) == 3
+    assert len(list(out.iterdir())) == 4
 
 
 def digest_of(dataset: Any) -> str:

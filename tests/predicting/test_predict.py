@@ -277,14 +277,15 @@ def test_a_film_becomes_a_film_and_a_row_per_frame(segmenter: Any, classifier: A
     av = pytest.importorskip("av")
     scenes = open_maps("scenes:5", scene_size=(34, 49))
     write_film(tmp_path / "film.mp4", (scenes.at(i).open() for i in range(5)), Fraction(5))
-    for network, how in ((segmenter, {}), (classifier, {"corruption": "fog"})):
+    maps = {"legend.png", *(f"labels/{i:06}.png" for i in range(5))}
+    for network, how, further in ((segmenter, {}, maps), (classifier, {"corruption": "fog"}, set())):
         output = tmp_path / network.pretrained_cfg["architecture"].replace("/", "-")
         rv.predict(network, tmp_path / "film.mp4", output, batch_size=2, **how)
         assert [row["image"] for row in table(output) if row["condition"] == "clean"] == [f"{i:06}" for i in range(5)]
         with av.open(str(output / "predictions.mp4")) as film:
             assert film.streams.video[0].average_rate == 5
             assert len(list(film.decode(video=0))) == 5
-        assert files(output).keys() == {"predictions.csv", "predictions.mp4"}
+        assert files(output).keys() == {"predictions.csv", "predictions.mp4", *further}
 
 
 def test_a_film_without_its_package_or_of_no_film_is_refused(

@@ -14,6 +14,7 @@ from torch import nn
 
 from robustvit.analysis.cost import estimated_seconds
 from robustvit.analysis.finding import Finding
+from robustvit.analysis.image_size import at_size_of_images, warn_of_few_tokens
 from robustvit.analysis.options import options_class
 from robustvit.analysis.plan import Plan, PlannedStudy, make_plan
 from robustvit.analysis.registry import chosen_studies
@@ -63,7 +64,8 @@ def analyze(
         what: of `STUDIES`, or "all": then what a network cannot do is left out, with the reason.
         options: of all studies, `AnalysisOptions`; each uses those that concern it.
         limit: look only at the first so many images.
-        size: (H, W) of the input, other than the networks' own.
+        size: (H, W) of the input; by default the networks' own, and of segmenters that of the first image, within bounds
+            (`at_size_of_images`).
         class_map: class name -> output, where they are not in the same order.
         ignore_orientation: take pixels as they are stored, whatever the EXIF tag of cameras says.
         output: folder for the result, see `Analysis.save`; meanwhile for what is done so far. Another analysis there is not
@@ -82,6 +84,8 @@ def analyze(
     _check(models, limit, output, resume)
     how: dict[str, Any] = dict(limit=limit, size=size, class_map=class_map, ignore_orientation=ignore_orientation)
     subjects = {name: make_subject(name, network, images, settings, **how) for name, network in models.items()}
+    subjects = at_size_of_images(subjects) if size is None else subjects
+    warn_of_few_tokens(subjects)
     plan = make_plan(subjects, what, settings)
     if output is not None:
         return _analyze_into(Path(output), plan, resume, report, estimated)

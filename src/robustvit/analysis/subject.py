@@ -186,6 +186,16 @@ class Subject:
             self.shown = tuple(picture.id for picture, _ in islice(self._readable(), count))
         return self.shown
 
+    def first_size(self) -> tuple[int, int] | None:
+        """(H, W) of the first image that can be opened, as it is; None where there is none."""
+        for picture in self.pictures:
+            try:
+                image = picture.open()
+            except (UnreadablePictureError, ValueError):
+                continue
+            return image.height, image.width
+        return None
+
     def clean(self) -> Iterator[Tensor]:
         """Normalised [B, 3, H, W]."""
         return (self.normalised(batch.pixels) for batch in self.batches())

@@ -13,6 +13,7 @@ import tyro
 from robustvit.analysis.options import AnalysisOptions, check_used
 from robustvit.analysis.registry import STUDIES, study_of
 from robustvit.cli.console import going_on, note, note_untrained, print_json, progress_bar, tables
+from robustvit.cli.measured import NAMES
 from robustvit.cli.networks import load_networks
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def analyze(
     models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[MODEL ...]")] = SHIPPED,
     *,
     images: Annotated[str, tyro.conf.arg(metavar="PATH")] = GENERATED,
-    name: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT [TEXT ...]")] = (),
+    name: Annotated[tuple[str, ...], NAMES] = (),
     what: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]", help=WHAT)] = ("all",),
     output: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("runs/analysis"),
     resume: bool = False,
@@ -54,12 +55,14 @@ def analyze(
     Args:
         models: as in `robustvit eval`: NAME, NAME=FILE, FILE, hf-hub:ID or local-dir:FOLDER.
         name: short names for the networks, in order, for tables and reports; by default what was typed.
-        images: an image, a folder of images or of class folders, a .tar file, scenes, ...
+        images: an image, a folder of images or of class folders, a .tar file, scenes, ...; of segmenters also a dataset with
+            label maps.
         what: see `WHAT`.
         output: folder for analysis.html, analysis.json, arrays.npz and figures/.
         resume: go on with an interrupted run in the output folder; a finished one is shown again.
         limit: look only at so many images, of class folders drawn by the seed.
-        img_size: height and width of the input; by default the network's. FAN's clusters are shown at 448 448.
+        img_size: height and width of the input; by default the network's, and of segmenters that of the first image, made
+            smaller where it would have more than 1024 tokens. FAN's clusters are shown at 448 448.
         class_map: JSON file from class names to outputs, where they are not in the same order.
         ignore_orientation: take pixels as they are stored, whatever the EXIF tag of cameras says.
         device: cpu, cuda, cuda:1, mps, ...

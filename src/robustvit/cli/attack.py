@@ -1,4 +1,4 @@
-"""`robustvit attack`: how much of the accuracy survives somebody who wants the network to err."""
+"""`robustvit attack`: how much of the accuracy or mIoU survives somebody who wants the network to err."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tyro
 from robustvit.attacks.registry import ATTACKS
 from robustvit.cli.attack_flags import build_attacks, flags_class
 from robustvit.cli.console import note
-from robustvit.cli.measured import MeasureOptions, run_and_print
+from robustvit.cli.measured import MODELS, MeasureOptions, run_and_print
 from robustvit.cli.task_flags import flags_class as task_flags_class
 from robustvit.tasks.options import TASK_OPTIONS
 
@@ -35,7 +35,7 @@ NAMES = tyro.conf.arg(
 
 
 def attack(
-    models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="MODEL [MODEL ...]")],
+    models: Annotated[tuple[str, ...], tyro.conf.Positional, MODELS],
     *,
     data: Annotated[str, tyro.conf.arg(metavar="PATH")],
     attack: Annotated[tuple[str, ...], NAMES],
@@ -44,12 +44,13 @@ def attack(
     flags: Annotated[AttackFlags, tyro.conf.arg(name="")],
     task_flags: Annotated[TaskFlags, tyro.conf.arg(name="")],
 ) -> None:
-    """Measure how much of a network's accuracy (of a segmenter's mIoU) survives attacks on its images.
+    """Measure how much of a classifier's accuracy, or a segmenter's mIoU, survives attacks on its images.
 
     Args:
         models: NAME (published weights are fetched), NAME=FILE, FILE, hf-hub:ID or local-dir:FOLDER, as for eval. Several are
             compared.
-        data: images, as for eval: a folder of class folders, a .tar file, scenes, ...
+        data: images, as for eval: a folder of class folders, a .tar file, scenes, ...; of segmenters, images with label maps,
+            such as Cityscapes or ACDC.
         attack: of `ATTACKS`, which say themselves what they do.
         suite: what else to measure, as for eval.
     """

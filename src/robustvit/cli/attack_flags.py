@@ -69,7 +69,7 @@ def _field(flag: str, owners: Mapping[str, Option], reserved: Collection[str]) -
         raise ValueError(f"the attack {last} has an option --{flag}, as the command itself; give it another flag")
     if owners[last].kind is not first.kind:
         raise ValueError(f"--{flag} of the attack {last} is not of the kind that it is of {others[0]}; give it another flag")
-    how = tyro.conf.arg(metavar=first.metavar, help=_help(owners))
+    how = tyro.conf.arg(metavar=first.metavar, help=_help(owners), help_behavior_hint="")
     if first.kind is bool:
         return flag, Annotated[bool, tyro.conf.arg(help=_help(owners))], field(default=False)
     if first.kind is tuple:

@@ -22,14 +22,15 @@ def demo(
     output: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
-    """Train a plain ViT and a same-size FAN with TAP and ADL on generated images, and measure what survives corruption.
+    """Train a plain ViT and a FAN with TAP and ADL on generated images, and measure what survives corruption.
 
-    Takes about five minutes on two cores. After an interruption, the same command continues.
+    Takes about five minutes on two cores, for either task. After an interruption, the same command continues.
 
     Args:
-        task: what the networks learn.
-        output: folder for report.html, results.json, results.csv and the two training runs; by default runs/demo, or
-            runs/demo-segmentation.
+        task: what the networks learn: the class of an image (vit_nano, fan_vit_nano), or that of every pixel (vit_nano and
+            fan_hybrid_nano with a segformer head).
+        output: folder for report.html, results.json, results.csv, classes.csv and the two training runs; by default runs/demo,
+            or runs/demo-segmentation.
         as_json: print JSON.
     """
     if output is None:

@@ -1,4 +1,4 @@
-"""`robustvit eval`: how much of the accuracy survives, for any classifier and any folder of images."""
+"""`robustvit eval`: how much of the accuracy or mIoU survives, for any network and any folder of images."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from robustvit.cli.measured import SUITE_HELP, MeasureOptions, run_and_print
+from robustvit.cli.detail_tables import detail_tables, has_own_class_measure
+from robustvit.cli.measured import MODELS, SUITE_HELP, MeasureOptions, run_and_print
 from robustvit.cli.task_flags import flags_class
 from robustvit.evaluation.suites.registry import DEFAULT_SUITE
 from robustvit.tasks.options import TASK_OPTIONS
@@ -26,7 +27,7 @@ __all__ = ["eval"]
 
 
 def eval(  # noqa: A001
-    models: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="MODEL [MODEL ...]")],
+    models: Annotated[tuple[str, ...], tyro.conf.Positional, MODELS],
     *,
     data: Annotated[str, tyro.conf.arg(metavar="PATH")],
     suite: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME [NAME ...]", help=SUITE_HELP)] = (DEFAULT_SUITE,),
@@ -34,26 +35,38 @@ def eval(  # noqa: A001
     no_jpeg: bool = False,
     bgr: bool = False,
     frost_folder: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None,
+    details: bool = False,
     options: Annotated[MeasureOptions, tyro.conf.arg(name="")],
     flags: Annotated[TaskFlags, tyro.conf.arg(name="")],
 ) -> None:
-    """Measure how much of a classifier's accuracy survives noise, blur, weather and compression.
+    """Measure how much of a classifier's accuracy, or a segmenter's mIoU, survives noise, blur, weather and compression.
 
     Args:
         models: NAME (ours, published or timm's; weights are downloaded), NAME=FILE (your own weights), FILE (a checkpoint that
-            names its network), hf-hub:ID or local-dir:FOLDER. Several networks are compared.
-        data: a folder of class folders or one that `robustvit corrupt` wrote, a .tar file, a CIFAR folder, wds/... or
-            hfds/..., or scenes (the embedded dataset).
+            names its network), hf-hub:ID or local-dir:FOLDER. Segmenters are BACKBONE/HEAD. Several networks are compared.
+        data: of classifiers, a folder of class folders, a .tar file, a CIFAR folder, wds/... or hfds/...; of segmenters,
+            images with label maps: Cityscapes, Cityscapes-C, ACDC, or a folder with images/ and labels/; of both, what
+            `robustvit corrupt` wrote, or scenes (the embedded dataset).
         suite: what to measure.
         task: what the networks are for; by default classification, or what a network says itself.
         no_jpeg: make imagenet-c in memory without the JPEG step of the published files.
         bgr: swap red and blue for the corruptions, as the published Cityscapes-C and COCO-C do.
         frost_folder: photographs for frost instead of generated textures.
+        details: print a classifier's accuracy by corruption and by class too; a segmenter's mIoU and IoU are printed anyway.
     """
     how: dict[str, Any] = {"suite": suite, "task": task, "frost_folder": frost_folder}
     how |= {"jpeg": False} if no_jpeg else {}
     how |= {"channel_order": "bgr"} if bgr else {}
-    run_and_print(models, data, options, how, _summaries, _ranking, flags)
+    run_and_print(
+        models,
+        data,
+        options,
+        how,
+        _summaries,
+        _ranking,
+        flags,
+        lambda results: detail_tables(results) if details or has_own_class_measure(results) else (),
+    )
 
 
 def _shown(name: str, value: Value) -> str:

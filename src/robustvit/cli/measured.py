@@ -19,16 +19,21 @@ from robustvit.runtime.progress import progress_bar
 from robustvit.runtime.ranks import is_first_process
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from rich.console import RenderableType
     from rich.table import Table
 
     from robustvit.evaluation.results import Difference, Results
 
-__all__ = ["SUITE_HELP", "MeasureOptions", "print_results", "run_and_print", "tell_notes"]
+__all__ = ["MODELS", "NAMES", "SUITE_HELP", "MeasureOptions", "print_results", "run_and_print", "tell_notes"]
 
 PROTOCOL_HELP = f"preprocessing: {', '.join(PROTOCOLS)}; by default the suite's own."
 SUITE_HELP = f"what to measure: {', '.join(SUITES)}; or single corruptions, such as fog."
+MODELS = tyro.conf.arg(metavar="MODEL [MODEL ...]", help_behavior_hint="(required)")
+"""Of the networks, none of which is given by default."""
+NAMES = tyro.conf.arg(metavar="TEXT [TEXT ...]", help_behavior_hint="")
+"""Of their names; without "(default: )"."""
 
 
 @dataclass(frozen=True)
@@ -38,24 +43,24 @@ class MeasureOptions:
     Attributes:
         name: short names for the networks in tables and reports, in order; by default as given.
         severity: of the corruptions; with fewer than five, numbers that need all of them (mCE) are left out.
-        output: folder for results.json, results.csv and report.html.
+        output: folder for results.json, results.csv, classes.csv and report.html.
         resume: continue an interrupted run in the output folder; a finished one is shown again.
         limit: use only this many images, chosen by the seed.
-        class_map: JSON file from class names to output indices, if their order differs.
-        num_classes: outputs of the classifier; by default those of the weights.
+        class_map: of classifiers, JSON file from class names to output indices, if their order differs.
+        num_classes: outputs of the network; by default those of the weights.
         protocol: preprocessing, one of `PROTOCOLS`; by default the suite's own.
-        img_size: height and width of the input; by default the network's.
+        img_size: height and width of the input; by default the network's. Segmenters take images at their own size.
         seed: of corruptions, attacks, subset and intervals.
         ignore_orientation: take pixels as stored, ignoring the EXIF tag, as published numbers do; this is always so for
             imagenet-a, imagenet-r and imagenet-c on disk.
-        batch_size: images per batch.
+        batch_size: images per batch; by default 32, of segmenters 4.
         device: cpu, cuda, cuda:1, mps, ...
         untrained: allow random weights for networks given by NAME alone (to try things out).
-        predictions: also write predictions.csv: the prediction for every image under every condition.
+        predictions: of classifiers, also write predictions.csv: the prediction for every image under every condition.
         as_json: print JSON.
     """
 
-    name: Annotated[tuple[str, ...], tyro.conf.arg(metavar="TEXT [TEXT ...]")] = ()
+    name: Annotated[tuple[str, ...], NAMES] = ()
     severity: Annotated[tuple[int, ...], tyro.conf.arg(metavar="S [S ...]")] = Settings.severities
     output: Annotated[Path, tyro.conf.arg(metavar="FOLDER")] = Path("out")
     resume: bool = False
@@ -66,7 +71,7 @@ class MeasureOptions:
     img_size: Annotated[tuple[int, int] | None, tyro.conf.arg(metavar="H W")] = Settings.size
     seed: int = Settings.seed
     ignore_orientation: bool = Settings.ignore_orientation
-    batch_size: Annotated[int, tyro.conf.arg(metavar="B")] = Settings.batch_size
+    batch_size: Annotated[int | None, tyro.conf.arg(metavar="B")] = None
     device: str = "cpu"
     untrained: bool = False
     predictions: bool = Settings.predictions
@@ -81,6 +86,7 @@ def run_and_print(
     table: Callable[[Results], Table],
     compared: Callable[[Difference], Sequence[str]],
     flags: Any,
+    details: Callable[[Results], Iterable[RenderableType]] = lambda results: (),
 ) -> None:
     """Measures networks and prints the result.
 
@@ -92,6 +98,7 @@ def run_and_print(
         table: makes the table of the numbers.
         compared: which numbers of a difference are shown.
         flags: `TaskFlags`.
+        details: makes further tables, which come last.
     """
     check_flags(flags, how.get("task"))
     given = {"num_classes": options.num_classes, "img_size": options.img_size}
@@ -105,7 +112,7 @@ def run_and_print(
     if options.as_json:
         print_json(results.to_json())
     else:
-        print_results(results, table(results), compared)
+        print_results(results, table(results), compared, details(results))
     tell_notes(results, options.output)
 
 
@@ -118,18 +125,23 @@ def _measure(networks: dict[str, Any], data: str, output: Path, how: dict[str, A
         return evaluate(networks, data, output=output, report=report, **how)
 
 
-def print_results(results: Results, table: Table, compared: Callable[[Difference], Sequence[str]]) -> None:
+def print_results(
+    results: Results, table: Table, compared: Callable[[Difference], Sequence[str]], details: Iterable[RenderableType] = ()
+) -> None:
     """Prints the table, how networks differ, and what went wrong.
 
     Args:
         results: of the run.
         table: its numbers.
         compared: which numbers of a difference are shown.
+        details: further tables.
     """
     console = tables()
     console.print(table)
     if results.differences:
         console.print(_differences(results, compared))
+    for further in details:
+        console.print(further)
     skipped = sum(len(model.skipped) for model in results.models)
     if skipped:
         console.print(f"{skipped} images could not be read; results.json names them", highlight=False)
@@ -142,11 +154,14 @@ def print_results(results: Results, table: Table, compared: Callable[[Difference
 
 def tell_notes(results: Results, output: Path) -> None:
     """Says on stderr what to know before using the numbers, and where they are."""
+    from robustvit.evaluation.results import CLASSES
+
     for names, remark in results.remarks():
         note(f"{remark.title}{f' ({names})' if names else ''}: {remark.text}")
         if remark.file:
             note(f"{output / remark.file} has the classes with the outputs used: edit it, and pass it with --class-map")
-    note(f"report: {output}/report.html; numbers: {output}/results.json and results.csv")
+    files = ["results.json", "results.csv", *([CLASSES] if (output / CLASSES).is_file() else [])]
+    note(f"report: {output}/report.html; numbers: {output}/{', '.join(files[:-1])} and {files[-1]}")
 
 
 def _differences(results: Results, compared: Callable[[Difference], Sequence[str]]) -> Table:

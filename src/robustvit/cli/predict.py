@@ -58,9 +58,10 @@ def predict(
     Args:
         model: NAME, NAME=FILE, FILE, hf-hub:ID or local-dir:FOLDER, as for eval.
         images: an image, a folder (with all images below it), a film (.mp4, .avi, .mov, ...), or a dataset as for eval.
-        output: folder for the files: predictions.csv, predictions.json and, of a segmenter, labels/ and overlays/; of a film,
-            predictions.mp4.
-        corruption: predict the images under this corruption too, such as fog, and show both side by side in comparisons/.
+        output: folder for the files: predictions.csv, predictions.json and, of a segmenter, labels/, overlays/ and legend.png;
+            of a film, predictions.mp4 in place of overlays/.
+        corruption: predict the images under this corruption too, such as fog, and show both side by side in comparisons/; of a
+            segmenter, the label maps are in labels-corrupted/.
         severity: of the corruption, 1 to 5; 3 by default.
         seed: of the corruption.
         bgr: swap red and blue for the corruption, as the published Cityscapes-C and COCO-C do.
@@ -70,7 +71,7 @@ def predict(
         split: part of a dataset, such as test of Cityscapes or ACDC; by default what can be measured.
         task: what the network is for; by default classification, or what the network says itself.
         num_classes: outputs of the network; by default those of the weights.
-        protocol: preprocessing, as for eval; by default that of the network, and none for a segmenter.
+        protocol: preprocessing, as for eval; by default that of the network. A segmenter sees images at their own size.
         img_size: height and width of the input; by default the network's.
         ignore_orientation: take pixels as stored, ignoring the EXIF tag of cameras.
         batch_size: images per batch.
@@ -135,13 +136,17 @@ def _percent(share: float) -> str:
 
 
 def _tell(predicted: Predicted, output: Path) -> None:
+    from robustvit.predicting.destinations import LEGEND
+
+    count, kind = predicted.images["predicted"], predicted.images.get("kind", "images")
     if predicted.network["is_untrained"]:
         note_untrained([predicted.network["name"]])
     for name, reason in predicted.skipped[:SHOWN]:
         note(f"{name} could not be predicted: {reason}")
     if len(predicted.skipped) > SHOWN:
-        note(f"{len(predicted.skipped)} images could not be predicted; predictions.json names them")
-    note(f"{predicted.images['predicted']} images predicted: {', '.join(predicted.files)} in {output}")
+        note(f"{len(predicted.skipped)} {kind} could not be predicted; predictions.json names them")
+    files = ", ".join(f"{file} (the colours of the classes)" if file == LEGEND else file for file in predicted.files)
+    note(f"{count} {kind.removesuffix('s') if count == 1 else kind} predicted: {files} in {output}")
 
 
 if not TYPE_CHECKING:

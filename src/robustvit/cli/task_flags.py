@@ -121,7 +121,7 @@ def _made(flag: str, owners: Mapping[str, tuple[Field[Any], Any, str]]) -> tuple
     if hint is bool:
         return flag, Annotated[bool, tyro.conf.arg(help=help_text)], field(default=False)
     plain = _without_none(hint)
-    how = tyro.conf.arg(help=help_text, metavar=one.metadata.get("metavar") or "VALUE")
+    how = tyro.conf.arg(help=help_text, metavar=one.metadata.get("metavar") or "VALUE", help_behavior_hint="")
     if get_origin(plain) is tuple and get_args(plain)[-1] is ...:
         return flag, Annotated[plain, how], field(default=())
     return flag, Annotated[plain | None, how], field(default=None)

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 
 from robustvit.evaluation.results import ModelResults, Results, Value
 from robustvit.metrics.bootstrap import SAME
-from robustvit.report.numbers import percent
+from robustvit.report.numbers import duration, percent
 from robustvit.report.page import Chapter
 
 __all__ = ["findings_chapter"]
 
+MOST_ALIKE = 0.1
+"""Share of the parameters that one network may have more than another of about the same size."""
 CAUTION = (
     "What minutes of training can show: that both networks learn, that corruptions cost a part of their score, and how "
     "much this cost differs between them on these images. It cannot show that the difference holds for other seeds, longer "
@@ -18,24 +20,33 @@ CAUTION = (
 )
 
 
-def findings_chapter(results: Results, compared: Mapping[str, str], kinds: tuple[str, str]) -> Chapter:
+def findings_chapter(results: Results, compared: Mapping[str, str], kinds: tuple[str, str], differs: str = "") -> Chapter:
     """The first chapter of the report: the two networks (the second is the robust one) against each other.
 
     Args:
         results: of both.
         compared: key of a measure -> how a sentence about it begins.
         kinds: what the robust network is, and the plain one.
+        differs: what is not the same for both besides their size, in a sentence.
     """
     plain, robust = results.models
     difference = results.between(robust.name, plain.name)[0].summary
     what = (
-        f"{robust.name} ({kinds[0]}) and {plain.name} ({kinds[1]}) have "
-        f"about the same size, and were trained on the same generated images, for the same number of updates, with the same "
-        f"settings. They have {robust.parameters:,} and {plain.parameters:,} parameters."
+        f"{robust.name} ({kinds[0]}) and {plain.name} ({kinds[1]}) were trained on the same generated images, for the same "
+        f"number of updates, with the same settings. {_sizes(plain.parameters, robust.parameters)}"
     )
+    times = f"Measuring took {duration(robust.seconds)} for {robust.name} and {duration(plain.seconds)} for {plain.name}."
     verdicts = (_verdict(plain, robust, n, where, difference[n]) for n, where in compared.items() if n in difference)
-    text = (what, *verdicts, CAUTION)
-    return Chapter("Results in words", text)
+    return Chapter("Results in words", (f"{what} {differs} {times}" if differs else what, *verdicts, CAUTION))
+
+
+def _sizes(plain: int, robust: int) -> str:
+    """How many parameters the networks have; whether that is about the same, or which has how many more."""
+    numbers = f"{robust:,} and {plain:,} parameters"
+    less, more = sorted((plain, robust))
+    if more <= (1 + MOST_ALIKE) * less:
+        return f"They have about the same size: {numbers}."
+    return f"They have {numbers}: the {'plain' if plain > robust else 'robust'} one has {percent(more / less - 1, 0)} more."
 
 
 def _verdict(plain: ModelResults, robust: ModelResults, name: str, where: str, difference: Value) -> str:

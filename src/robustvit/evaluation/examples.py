@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import islice
 
 import torch
@@ -25,16 +25,23 @@ __all__ = ["data_uri", "example_image", "example_of", "make_examples"]
 SHOWN = ("gaussian_noise", "defocus_blur", "fog", "jpeg_compression", "patches")
 
 
-def make_examples(planned: Pass, count: int) -> tuple[Example, ...]:
-    """The first `count` readable samples, spread over the dataset, clean and under a condition of each group."""
+def make_examples(planned: Pass, count: int, left_out: Container[str] = ()) -> tuple[Example, ...]:
+    """The first `count` readable samples, spread over the dataset, clean and under a condition of each group.
+
+    Args:
+        planned: the pass that they are of.
+        count: how many.
+        left_out: ids of samples that could not be measured.
+    """
     step = max(1, len(planned.samples) // max(count, 1))
     examples: list[Example] = []
     for sample in islice(planned.samples, 0, None, step):
         if len(examples) == count:
             break
+        if sample.id in left_out:
+            continue
         try:
             image = planned.protocol.apply(sample.open())[None]
-            planned.task.target(sample, planned.samples)
         except (UnreadablePictureError, ValueError):
             continue
         examples.append(example_of(planned, sample, image, _shown(planned.conditions_of(sample.id))))

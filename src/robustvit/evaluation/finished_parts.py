@@ -61,5 +61,5 @@ def _with_examples(found: ModelResults, passes: Sequence[Pass], count: int) -> M
     shows_corruptions = not planned.attacks or len(planned.conditions) > 1
     if shows_corruptions and len(found.examples) < min(count, found.cells[0].images):
         with evaluation_mode(planned.network):
-            return replace(found, examples=make_examples(planned, count))
+            return replace(found, examples=make_examples(planned, count, {name for name, _ in found.skipped}))
     return found

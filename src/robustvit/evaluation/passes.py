@@ -41,9 +41,10 @@ from robustvit.runtime.prefetch import Prefetch
 from robustvit.runtime.processes import Processes
 from robustvit.runtime.stored_work import StoredWork
 from robustvit.tasks.base import Task
-from robustvit.tasks.passes import Decoded, batch_sizes, decoded_batches, predict_images, tally_images
+from robustvit.tasks.passes import Decoded, batch_sizes, decoded_batches, predict_images
 from robustvit.tasks.scoring import Scoring
 from robustvit.tasks.tallies import Tallies
+from robustvit.tasks.too_small import TooSmallError, ask, why_not_corrupted
 
 if TYPE_CHECKING:
     from robustvit.evaluation.suites.suite import Suite
@@ -274,8 +275,9 @@ class MemoryPass(Pass):
                     attacker.prepare(step)
                 with fits_memory(sum(len(group.ids) for group in groups), self.protocol.size):
                     parts = [self._tallied(group, inputs, attacker, step) for group in groups] or [self._nothing()]
-                tallied = replace(Tallied.join(parts, self.cells), skipped=skipped)
-                step(len(skipped) * len(self.cells))
+                joined = Tallied.join(parts, self.cells)
+                tallied = replace(joined, skipped=[*skipped, *joined.skipped])
+                step(len(tallied.skipped) * len(self.cells))
                 if stored is not None:
                     stored.save(f"batch-{number:06}", tallied.to_part())
                 done[number] = tallied
@@ -294,6 +296,9 @@ class MemoryPass(Pass):
         """A batch with the targets of its samples; those whose target is damaged are skipped as damaged images are."""
         groups, skipped = [], list(decoded.skipped)
         for samples, images in decoded.groups:
+            if len(self.conditions) > 1 and (reason := why_not_corrupted(images)):
+                skipped += [(sample.id, reason) for sample in samples]
+                continue
             read = [self._target(sample) for sample in samples]
             kept = [i for i, target in enumerate(read) if not isinstance(target, UnreadablePictureError)]
             skipped += [
@@ -315,8 +320,7 @@ class MemoryPass(Pass):
 
     def _nothing(self) -> Tallied:
         """Of a batch without samples; all processes of a sharded network take part in every batch."""
-        blank = torch.zeros(1, 3, *self.protocol.size, dtype=torch.uint8)
-        predict_images(self.task, self.network, blank, self.normalisation)
+        self._predict(torch.zeros(1, 3, *self.protocol.size, dtype=torch.uint8))
         return Tallied([], self.cells, (Tallies(0, {}),) * len(self.cells))
 
     def _tallied(
@@ -334,13 +338,23 @@ class MemoryPass(Pass):
             if attacker is not None:
                 yield from attacker.rows(clean, targets, ids)
 
-        rows, changes = [], np.zeros((len(self.cells), len(ids), len(CHANGES)), np.float32)
-        for row, images in enumerate(shown()):
-            rows.append(tally_images(self.task, self.network, images, targets, self.normalisation))
-            if row >= len(self.conditions):
-                changes[row] = size_of_change(images, clean)
-            step(len(ids))
+        rows: list[Tallies] = []
+        changes = np.zeros((len(self.cells), len(ids), len(CHANGES)), np.float32)
+        try:
+            for row, images in enumerate(shown()):
+                predictions = ask(self._predict, images, self.network, self.protocol.size)
+                rows.append(Tallies.stack([self.task.tally(*pair) for pair in zip(predictions, targets, strict=True)]))
+                if row >= len(self.conditions):
+                    changes[row] = size_of_change(images, clean)
+                step(len(ids))
+        except TooSmallError as error:
+            for _ in self.conditions[len(rows) + 1 :]:
+                next(inputs)
+            return replace(self._nothing(), skipped=[(name, str(error)) for name in ids])
         return Tallied(ids, self.cells, tuple(rows), changes=changes)
+
+    def _predict(self, images: Tensor) -> list[Any]:
+        return predict_images(self.task, self.network, images, self.normalisation)
 
     def scored(self, tallied: Tallied) -> Tallied:
         """With a cell for the worst row of each attack that has several."""

@@ -197,11 +197,11 @@ def _examples(passes: Sequence[Pass], tallies: Sequence[Tallied]) -> dict[str, A
     for planned, tallied in zip(passes, tallies, strict=True):
         if planned.shows_images and planned.settings.examples:
             is_attacked_only = bool(planned.attacks) and len(planned.conditions) == 1
-            count = planned.settings.examples
+            count, left_out = planned.settings.examples, {name for name, _ in tallied.skipped}
             return {
                 "legend": tuple((name, f"#{bytes(colour).hex()}") for name, colour in planned.task.legend()),
                 "worst": make_worst_images(planned, tallied, count) if planned.scoring.ranks_samples else (),
-                "examples": () if is_attacked_only else make_examples(planned, count),
+                "examples": () if is_attacked_only else make_examples(planned, count, left_out),
                 "attack_examples": make_attack_examples(planned, tallied, count) if planned.attacks else (),
             }
     return {}

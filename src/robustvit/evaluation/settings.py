@@ -35,7 +35,7 @@ class Options(TypedDict, total=False):
         size: (H, W) of the input, other than the network's own.
         ignore_orientation: take pixels as they are stored, as published programs do. Otherwise images are set upright by the
             EXIF tag of cameras; but never those of "imagenet-a", "imagenet-r" and "imagenet-c" on disk.
-        batch_size: images at once.
+        batch_size: images at once; by default what the task says.
     How corruptions are made:
         jpeg: "imagenet-c" made in memory passes through JPEG (quality 85), as the files did.
         channel_order, frost_folder: see `corrupt`.
@@ -53,7 +53,7 @@ class Options(TypedDict, total=False):
     protocol: str | None
     size: tuple[int, int] | None
     ignore_orientation: bool
-    batch_size: int
+    batch_size: int | None
     jpeg: bool
     channel_order: ChannelOrder
     frost_folder: str | Path | None
@@ -129,6 +129,8 @@ class Settings:
             given["attacks"] = as_attacks(given["attacks"])
         if isinstance(given.get("class_map"), str | Path):
             given["class_map"] = read_class_map(given["class_map"])
+        if given.get("batch_size") is None:
+            given["batch_size"] = task.batch_size
         if given.get("frost_folder"):
             given["frost_folder"] = Path(given["frost_folder"])
         return Settings(data, task, (suites,) if isinstance(suites, str) else tuple(dict.fromkeys(suites)), **given)

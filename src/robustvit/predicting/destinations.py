@@ -1,29 +1,33 @@
-"""Where predictions go: files per image in folders, or the frames of one film."""
+"""Where predictions go: files per image in folders, or the frames of one film with its label maps beside it."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from PIL import Image
 
-from robustvit.corruptions.conditions import Condition
+from robustvit.corruptions.conditions import CLEAN, Condition
 from robustvit.data.samples import IMAGE_SUFFIXES, SampleSet
 from robustvit.predicting.comparison import Column, side_by_side
 from robustvit.predicting.films import write_film
 from robustvit.runtime.files import remove_stale_files, write_whole
 from robustvit.tasks.base import Task
+from robustvit.tasks.overlays import legend_image
 from robustvit.tasks.prediction_form import PredictionForm
 
-__all__ = ["COMPARISONS", "FILM", "Destination", "FilmFile", "ImageFolders", "Shown", "file_names"]
+__all__ = ["COMPARISONS", "FILM", "LEGEND", "Destination", "FilmFile", "ImageFolders", "Shown", "file_names"]
 
 COMPARISONS = "comparisons"
 FILM = "predictions.mp4"
-_SAVED: dict[str, dict[str, Any]] = {".jpg": {"quality": 90}, ".png": {}}
+LEGEND = "legend.png"
+MAPS = ".png"
+"""Suffix of files whose values are the prediction itself. Those of the other suffix, .jpg, are there to be looked at."""
+_SAVED: dict[str, dict[str, Any]] = {".jpg": {"quality": 90}, MAPS: {}}
 
 
 class Shown(NamedTuple):
@@ -38,29 +42,58 @@ class Destination(ABC):
     """Takes the predictions of images in any order.
 
     Args:
+        output: the folder of the run.
         task: bound to the network.
         form: of its predictions.
+        folders: -> suffix of the files that each image has in them: some of those of the form, and those of `_corrupted`.
     """
 
-    def __init__(self, task: Task, form: PredictionForm) -> None:
-        self.task, self.form = task, form
+    called: Mapping[str, str] = {}
+    """Id -> name of its files, where it is not the id."""
+
+    def __init__(self, output: Path, task: Task, form: PredictionForm, folders: Mapping[str, str]) -> None:
+        self.output, self.task, self.form, self.folders = output, task, form, dict(folders)
+        self.has_legend = bool(task.legend())
         self._prepared: set[Path] = set()
 
     @property
-    @abstractmethod
+    def single(self) -> tuple[str, ...]:
+        """Names of the files that there is one of."""
+        return (LEGEND,) if self.has_legend else ()
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Files and folders in the output folder, for a reader."""
+        return (*(f"{folder}/*{suffix}" for folder, suffix in self.folders.items()), *self.single)
 
-    @abstractmethod
+    def kept(self, image: str) -> list[Path]:
+        """The files of one image, by its id, when the run is finished."""
+        return [self._path(folder, image) for folder in self.folders]
+
     def paths(self, image: str) -> list[Path]:
-        """The files of one image, by its id."""
+        """The files of one image while the run is going on."""
+        return self.kept(image)
 
     @abstractmethod
     def write(self, image: str, shown: Sequence[Shown]) -> None:
         """Writes the files of one image; the first of `shown` is clean."""
 
-    def finish(self) -> None:  # noqa: B027 (files per image are finished by then)
+    def finish(self) -> None:
         """Called when all images are written."""
+        if self.has_legend:
+            self._save(self.output / LEGEND, legend_image(self.task.legend()))
+
+    def _write_folders(self, image: str, shown: Sequence[Shown]) -> None:
+        """What the form has for each image, also for the corrupted one."""
+        for one in shown:
+            files = self.form.files(self.task, one.image, one.prediction)
+            for folder, picture in files.items():
+                name = folder if one.condition == CLEAN else _corrupted(folder)
+                if name in self.folders:
+                    self._save(self._path(name, image), picture)
+
+    def _path(self, folder: str, image: str) -> Path:
+        return self.output / folder / f"{self.called.get(image) or _inside(image)}{self.folders[folder]}"
 
     def _columns(self, shown: Sequence[Shown]) -> list[Column]:
         return [Column(str(one.condition), self.form.panels(self.task, one.image, one.prediction)) for one in shown]
@@ -75,68 +108,86 @@ class Destination(ABC):
 
 
 class ImageFolders(Destination):
-    """`FOLDER/IMAGE.png` for each folder of the form, and `comparisons/IMAGE.jpg` where images are corrupted too.
+    """`FOLDER/IMAGE.png` for each folder of the form. Where images are corrupted too, also the label maps of these, in
+    `FOLDER-corrupted`, and `comparisons/IMAGE.jpg`.
 
     Args:
-        output: the folder of the run.
-        task, form: see `Destination`.
+        output, task, form: see `Destination`.
         samples: whose ids give the names.
-        has_comparisons: whether images are corrupted too.
+        has_corrupted: whether images are corrupted too.
     """
 
     def __init__(
-        self, output: Path, task: Task, form: PredictionForm, samples: SampleSet, *, has_comparisons: bool = False
+        self, output: Path, task: Task, form: PredictionForm, samples: SampleSet, *, has_corrupted: bool = False
     ) -> None:
-        super().__init__(task, form)
-        self.output, self.called = output, file_names(samples)
-        self.folders = {**form.folders, **({COMPARISONS: ".jpg"} if has_comparisons else {})}
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(f"{folder}/*{suffix}" for folder, suffix in self.folders.items())
-
-    def paths(self, image: str) -> list[Path]:
-        return [self._path(folder, image) for folder in self.folders]
+        further = {**_corrupted_maps(form), COMPARISONS: ".jpg"} if has_corrupted else {}
+        super().__init__(output, task, form, {**form.folders, **further})
+        self.called = file_names(samples)
 
     def write(self, image: str, shown: Sequence[Shown]) -> None:
-        files = self.form.files(self.task, shown[0].image, shown[0].prediction)
+        self._write_folders(image, shown)
         if COMPARISONS in self.folders:
-            files = {**files, COMPARISONS: side_by_side(self._columns(shown))}
-        for folder, picture in files.items():
-            self._save(self._path(folder, image), picture)
-
-    def _path(self, folder: str, image: str) -> Path:
-        return self.output / folder / f"{self.called.get(image) or _inside(image)}{self.folders[folder]}"
+            self._save(self._path(COMPARISONS, image), side_by_side(self._columns(shown)))
 
 
 class FilmFile(Destination):
-    """A film of all frames with what was predicted. Its pictures wait as files, so that an interrupted run can go on.
+    """A film of all frames with what was predicted, and the label maps of the frames. The pictures of the film wait as files,
+    so that an interrupted run can go on.
 
     Args:
-        output: the folder of the run.
-        task, form: see `Destination`.
+        output, task, form: see `Destination`.
         frames: folder for the pictures.
         rate: frames per second.
+        has_corrupted: whether frames are corrupted too.
     """
 
-    names = (FILM,)
+    def __init__(
+        self,
+        output: Path,
+        task: Task,
+        form: PredictionForm,
+        frames: Path,
+        rate: Fraction,
+        *,
+        has_corrupted: bool = False,
+    ) -> None:
+        super().__init__(output, task, form, {**_maps(form), **(_corrupted_maps(form) if has_corrupted else {})})
+        self.frames, self.rate = frames, rate
 
-    def __init__(self, output: Path, task: Task, form: PredictionForm, frames: Path, rate: Fraction) -> None:
-        super().__init__(task, form)
-        self.output, self.frames, self.rate = output, frames, rate
+    @property
+    def single(self) -> tuple[str, ...]:
+        return (FILM, *super().single)
 
     def paths(self, image: str) -> list[Path]:
-        return [self.frames / f"{image}.jpg"]
+        return [self._frame(image), *self.kept(image)]
 
     def write(self, image: str, shown: Sequence[Shown]) -> None:
+        self._write_folders(image, shown)
         _, clean, prediction = shown[0]
         is_alone = len(shown) == 1
         picture = self.form.picture(self.task, clean, prediction) if is_alone else side_by_side(self._columns(shown))
-        self._save(self.paths(image)[0], picture)
+        self._save(self._frame(image), picture)
 
     def finish(self) -> None:
+        super().finish()
         files = sorted(self.frames.glob("*.jpg"), key=lambda file: int(file.stem))
         write_film(self.output / FILM, (Image.open(file) for file in files), self.rate)
+
+    def _frame(self, image: str) -> Path:
+        return self.frames / f"{image}.jpg"
+
+
+def _maps(form: PredictionForm) -> dict[str, str]:
+    return {folder: suffix for folder, suffix in form.folders.items() if suffix == MAPS}
+
+
+def _corrupted_maps(form: PredictionForm) -> dict[str, str]:
+    return {_corrupted(folder): suffix for folder, suffix in _maps(form).items()}
+
+
+def _corrupted(folder: str) -> str:
+    """The folder with the same files of the corrupted images."""
+    return f"{folder}-corrupted"
 
 
 def file_names(samples: SampleSet) -> dict[str, str]:

@@ -15,7 +15,7 @@ from robustvit.data.samples import Sample, UnreadablePictureError
 from robustvit.runtime.files import write_whole
 from robustvit.runtime.fingerprint import Digest
 
-__all__ = ["FILM_SUFFIXES", "FilmFrames", "write_film"]
+__all__ = ["FILM_SUFFIXES", "FilmFrames", "frame_id", "write_film"]
 
 FILM_SUFFIXES = frozenset((".mp4", ".avi", ".mov", ".mkv", ".webm", ".m4v", ".mpg", ".mpeg", ".wmv"))
 """Of files that are taken for films, whatever the case."""
@@ -23,6 +23,11 @@ CODECS = ("libx264", "mpeg4")
 """The first that the installed `av` has: smaller files, or any at all."""
 RATE = Fraction(25)
 """Frames per second of a film that does not say."""
+
+
+def frame_id(number: int) -> str:
+    """Of a frame, counted from 0."""
+    return f"{number:06}"
 
 
 class FilmFrames:
@@ -64,10 +69,10 @@ class FilmFrames:
                 for frame in container.decode(video=0):
                     if number == self.limit:
                         return
-                    yield Sample(f"{number:06}", partial(self._image, frame), _no_target)
+                    yield Sample(frame_id(number), partial(self._image, frame), _no_target)
                     number += 1
         except av.error.FFmpegError as error:
-            yield Sample(f"{number:06}", partial(_raise, f"the film is damaged here: {error}"), _no_target)
+            yield Sample(frame_id(number), partial(_raise, f"the film is damaged here: {error}"), _no_target)
 
     def add_to(self, digest: Digest, positions: Sequence[int] | None = None) -> None:
         """The file by name, size and time."""

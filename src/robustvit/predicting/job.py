@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from robustvit.corruptions.conditions import CLEAN, Condition, apply_condition
 from robustvit.corruptions.frost_textures import frost_textures
-from robustvit.corruptions.parameters import SMALLEST
 from robustvit.corruptions.registry import ChannelOrder
 from robustvit.data.normalisation import Normalisation
 from robustvit.data.protocols import Protocol
@@ -22,6 +21,7 @@ from robustvit.data.samples import SampleSet
 from robustvit.evaluation.network_outputs import outputs_part
 from robustvit.evaluation.passes import PassReport, counter
 from robustvit.predicting.destinations import Destination, Shown
+from robustvit.predicting.films import FilmFrames
 from robustvit.runtime.evaluation_mode import evaluation_mode
 from robustvit.runtime.fingerprint import VERSION, Digest, fingerprint
 from robustvit.runtime.memory import fits_memory
@@ -31,6 +31,7 @@ from robustvit.runtime.stored_work import Part, StoredWork
 from robustvit.tasks.base import Task
 from robustvit.tasks.passes import Decoded, decoded_batches
 from robustvit.tasks.prediction_form import PredictionForm
+from robustvit.tasks.too_small import TooSmallError, ask, why_not_corrupted
 
 __all__ = ["Job", "Totals", "batch_name", "run_job", "table_rows"]
 
@@ -67,6 +68,16 @@ class Job:
     frost_folder: Path | None = None
     batch_size: int = 4
 
+    @property
+    def corrupts(self) -> bool:
+        """Whether images are corrupted too."""
+        return len(self.conditions) > 1
+
+    @property
+    def kind_of_images(self) -> str:
+        """What they are: "images", or "frames" of a film."""
+        return "frames" if isinstance(self.samples, FilmFrames) else "images"
+
     def fingerprint(self) -> str:
         """Changes when anything changes that the files depend on."""
         known: dict[object, bytes] = {}
@@ -87,6 +98,19 @@ class Job:
         """uint8 [B, 3, H, W] under a condition."""
         how: Any = dict(channel_order=self.channel_order, frost_folder=self.frost_folder)
         return apply_condition(images, ids, condition, seed=self.seed, **how)
+
+    def ask(self, images: Tensor) -> list[Any]:
+        """One prediction per image of uint8 [B, 3, H, W].
+
+        Raises:
+            TooSmallError: the network cannot take so small images.
+        """
+        B, _, H, W = images.shape
+        with fits_memory(B, (H, W)):
+            return ask(self._predict, images, self.network, self.protocol.size)
+
+    def _predict(self, images: Tensor) -> list[Any]:
+        return self.form.predict(self.task, self.network, images, self.normalisation)
 
 
 @dataclass
@@ -141,14 +165,11 @@ def _finished(job: Job, destination: Destination, processes: Processes, stored: 
 
 def _batches(job: Job, decoded: Iterator[Decoded]) -> Iterator[_Batch]:
     """Corrupts beside the network. Images that are too small for that are left out."""
-    corrupts = len(job.conditions) > 1
     for number, groups, skipped in decoded:
         made, left_out = [], list(skipped)
         for samples, images in groups:
             ids = [sample.id for sample in samples]
-            H, W = images.shape[2:]
-            if corrupts and min(H, W) < SMALLEST:
-                reason = f"it has {H}x{W} pixels, and corruptions need at least {SMALLEST}x{SMALLEST}"
+            if job.corrupts and (reason := why_not_corrupted(images)):
                 left_out += [(name, reason) for name in ids]
             else:
                 made.append((ids, [job.under(images, ids, condition) for condition in job.conditions]))
@@ -158,11 +179,14 @@ def _batches(job: Job, decoded: Iterator[Decoded]) -> Iterator[_Batch]:
 def _predicted(job: Job, batch: _Batch, destination: Destination) -> Part:
     """Predicts a batch, writes its files, and gives what the table needs."""
     rows: list[list[Any]] = []
+    skipped = list(batch.skipped)
     shares = np.zeros((len(job.conditions), len(job.form.classes(job.task))))
     for ids, inputs in batch.groups:
-        H, W = inputs[0].shape[2:]
-        with fits_memory(len(ids), (H, W)):
-            answers = [job.form.predict(job.task, job.network, images, job.normalisation) for images in inputs]
+        try:
+            answers = [job.ask(images) for images in inputs]
+        except TooSmallError as error:
+            skipped += [(name, str(error)) for name in ids]
+            continue
         for i, name in enumerate(ids):
             shown = [
                 Shown(condition, _image(images[i]), given[i])
@@ -172,7 +196,7 @@ def _predicted(job: Job, batch: _Batch, destination: Destination) -> Part:
             for place, (condition, _, prediction) in enumerate(shown):
                 rows.append([name, condition.name, condition.severity, *job.form.row(job.task, prediction)])
                 shares[place] += job.form.shares(job.task, prediction)
-    return Part({"rows": rows, "skipped": batch.skipped}, {"shares": shares})
+    return Part({"rows": rows, "skipped": skipped}, {"shares": shares})
 
 
 def _image(pixels: Tensor) -> Image.Image:

@@ -1,15 +1,15 @@
 """`predict`: what a network says about images or a film, as files.
 
-Of a segmenter      labels/IMAGE.png, overlays/IMAGE.jpg
+Of a segmenter      labels/IMAGE.png, overlays/IMAGE.jpg, legend.png; labels-corrupted/IMAGE.png where images are corrupted too
 Of a classifier     the best answers with their probabilities, in the table
 Of both             predictions.csv, predictions.json; comparisons/IMAGE.jpg where images are corrupted too
-Of a film           predictions.mp4 in place of the files per image
+Of a film           predictions.mp4 in place of overlays and comparisons
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import astuple, replace
 from datetime import UTC, datetime
@@ -23,13 +23,15 @@ from robustvit.corruptions.frost_textures import frost_textures
 from robustvit.corruptions.parameters import SEVERITIES
 from robustvit.corruptions.registry import CORRUPTIONS, ChannelOrder
 from robustvit.data.normalisation import Normalisation
-from robustvit.data.protocols import protocol_of
+from robustvit.data.protocols import Protocol, protocol_of
+from robustvit.data.samples import SampleSet
 from robustvit.evaluation.evaluate import package_versions
 from robustvit.evaluation.unfinished import ForeignFileError, begin_work, check_owner, end_work, stored_json, title_of
 from robustvit.models.functions import Predict, as_network, own_protocol
 from robustvit.predicting.destinations import COMPARISONS, FILM, Destination, FilmFile, ImageFolders
-from robustvit.predicting.films import FilmFrames
+from robustvit.predicting.films import FilmFrames, frame_id
 from robustvit.predicting.given_images import images_at
+from robustvit.predicting.given_place import check_place
 from robustvit.predicting.job import Job, Totals, run_job, table_rows
 from robustvit.predicting.result import ABOUT, TABLE, Predicted
 from robustvit.runtime.damage import set_aside
@@ -49,6 +51,8 @@ __all__ = ["Predicted", "predict"]
 Report = Callable[[str, int, int], None]
 """Callback for progress: (what is being done, images done, in all)."""
 UNFINISHED_RECORD = "unfinished/run.json"
+KEEPING = ("native", "none")
+"""Protocols that leave images as they are."""
 
 
 @locking_output
@@ -97,7 +101,7 @@ def predict(
     Raises:
         UnfinishedRunError: there is an unfinished run in `output`: another one, or this one and `resume` is False.
         FinishedRunError, ForeignFileError: there are files of another run in `output`, or of somebody else.
-        ValueError: an option is not possible, or no image can be read.
+        ValueError: an option is not possible, or no image can be predicted.
     """
     conditions = _conditions(corruption, severity)
     for what, number in (("limit", limit), ("batch_size", batch_size)):
@@ -110,7 +114,9 @@ def predict(
     form = form or _form(chosen)
     chosen_protocol = protocol or chosen.protocol or own_protocol(network, size)
     way = replace(protocol_of(chosen_protocol, network, size), ignore_orientation=ignore_orientation)
+    _check_protocol(chosen, way)
     about: Any = dict(split=split, limit=limit, ignore_orientation=ignore_orientation)
+    check_place(images, chosen)
     samples = images_at(images, chosen, size=way.size, output=folder, **about)
     bound = chosen.bind_images(network, samples, way.size)
     form.check(bound)
@@ -143,6 +149,15 @@ def _conditions(corruption: str | None, severity: int) -> tuple[Condition, ...]:
     return CLEAN, Condition(corruption, severity)
 
 
+def _check_protocol(task: Task, protocol: Protocol) -> None:
+    """Predictions of places are in the coordinates of the image, which therefore keeps its size."""
+    if task.is_dense and protocol.name not in KEEPING:
+        raise ValueError(
+            f"--protocol {protocol.name} changes the size of images, and what {task.name} predicts would not fit them; leave "
+            "it out (--fit resizes what the network sees, and predictions have the size of the image)"
+        )
+
+
 def _form(task: Task) -> PredictionForm:
     if task.name not in PREDICTION_FORMS:
         raise ValueError(f"{task.name} has no form of predictions as files; {', '.join(PREDICTION_FORMS)} have one")
@@ -157,7 +172,7 @@ def _predict_into(output: Path, job: Job, processes: Processes, resume: bool, re
     own = processes.gather(job.fingerprint())[0]
     destination = _destination(output, job)
     finished = _finished(output, own, destination)
-    if finished is not None and resume and _is_whole(output, job, destination):
+    if finished is not None and resume and _is_whole(output, job, destination, finished):
         processes.gather(None)
         if processes.rank == 0:
             end_work(output)
@@ -181,8 +196,9 @@ def _predict_into(output: Path, job: Job, processes: Processes, resume: bool, re
 
 def _destination(output: Path, job: Job) -> Destination:
     if isinstance(job.samples, FilmFrames):
-        return FilmFile(output, job.task, job.form, output / "unfinished" / "job-frames", job.samples.rate)
-    return ImageFolders(output, job.task, job.form, job.samples, has_comparisons=len(job.conditions) > 1)
+        frames = output / "unfinished" / "job-frames"
+        return FilmFile(output, job.task, job.form, frames, job.samples.rate, has_corrupted=job.corrupts)
+    return ImageFolders(output, job.task, job.form, job.samples, has_corrupted=job.corrupts)
 
 
 def _finished(output: Path, fingerprint: str, destination: Destination) -> Predicted | None:
@@ -215,15 +231,20 @@ def _check_free(output: Path, destination: Destination) -> None:
         )
 
 
-def _is_whole(output: Path, job: Job, destination: Destination) -> bool:
+def _is_whole(output: Path, job: Job, destination: Destination, finished: Predicted) -> bool:
     """Whether the files of a finished run are still there."""
-    if isinstance(destination, FilmFile):
-        return (output / TABLE).is_file() and (output / FILM).is_file()
-    at = getattr(job.samples, "at", None)
-    ids = (at(i).id for i in range(len(job.samples))) if at is not None else (sample.id for sample in job.samples)
-    skipped = {name for name, _ in (stored_json(output / ABOUT) or {}).get("skipped", ())}
-    files = (path for name in ids if name not in skipped for path in destination.paths(name))
-    return (output / TABLE).is_file() and all(path.is_file() for path in files)
+    skipped = {name for name, _ in finished.skipped}
+    ids = _ids(job.samples, finished.images["predicted"] + len(skipped))
+    files = (path for name in ids if name not in skipped for path in destination.kept(name))
+    return all((output / name).is_file() for name in (TABLE, *destination.single)) and all(path.is_file() for path in files)
+
+
+def _ids(samples: SampleSet, count: int) -> Iterator[str]:
+    """Of the `count` images; a film is not decoded for that."""
+    at = getattr(samples, "at", None)
+    if isinstance(samples, FilmFrames):
+        return map(frame_id, range(count))
+    return (at(i).id for i in range(len(samples))) if at is not None else (sample.id for sample in samples)
 
 
 def _assembled(output: Path, job: Job, destination: Destination, stored: StoredWork, start: float) -> Predicted:
@@ -246,7 +267,7 @@ def _assembled(output: Path, job: Job, destination: Destination, stored: StoredW
             "parameters": sum(p.numel() for p in job.network.parameters()),
             "is_untrained": getattr(job.network, "is_untrained", None),
         },
-        images={"name": job.samples.name, "predicted": totals.images},
+        images={"name": job.samples.name, "predicted": totals.images, "kind": job.kind_of_images},
         protocol={**job.protocol.describe(), "mean": mean, "std": std},
         corruption=_described(job),
         form=job.form.describe(job.task),

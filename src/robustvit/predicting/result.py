@@ -21,7 +21,7 @@ class Predicted:
     Attributes:
         task: its name.
         network: name, parameters, whether it is untrained.
-        images: where they are from, and how many were predicted.
+        images: where they are from, how many were predicted, and what they are: images, or frames of a film.
         protocol: how an image became the input.
         corruption: what was done to the images besides; empty for nothing.
         form: options and classes, see `PredictionForm.describe`.

@@ -128,6 +128,7 @@ class Task(Scoring):
         protocol: of `PROTOCOLS`, where it is not the suite's own, or the network's.
         can_be_attacked: whether it has `attacked_answer` and `attack_losses`.
         is_share, ranks_samples: see `Scoring`.
+        batch_size: images that an evaluation takes at once by default; work is kept batch by batch.
         example_side: pixels of the longer side of images in the report; larger ones are made smaller.
         is_dense: whether a target says something about places in the image, as label maps and boxes do; `place` moves it with
             the image.
@@ -136,6 +137,7 @@ class Task(Scoring):
 
     name: ClassVar[str]
     summary: ClassVar[SummaryMeasures]
+    batch_size: ClassVar[int] = 32
     is_dense: ClassVar[bool] = False
     protocol: ClassVar[str] = ""
     can_be_attacked: ClassVar[bool] = False

@@ -1,19 +1,24 @@
-"""Label maps as colours: alone, and laid over their image."""
+"""Label maps as colours: alone, laid over their image, and explained by a legend."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 
 from robustvit.metrics.iou import IGNORED
 
-__all__ = ["OPACITY", "colour_map", "label_image", "overlay"]
+__all__ = ["OPACITY", "colour_map", "label_image", "legend_image", "overlay"]
 
 OPACITY = 0.55
 """Of the colours over the image."""
 _UNKNOWN = (0, 0, 0)
+_PAPER, _INK, _EDGE = (255, 255, 255), (24, 24, 24), (150, 150, 150)
+LETTER = 18
+"""Height in pixels of the names in a legend."""
+MOST_ROWS = 20
+"""Of a legend, before it gets another column."""
 
 
 def colour_map(labels: np.ndarray, palette: Sequence[tuple[int, int, int]]) -> Image.Image:
@@ -33,6 +38,22 @@ def label_image(labels: np.ndarray, palette: Sequence[tuple[int, int, int]]) -> 
     image = Image.fromarray(labels)
     image.putpalette(_table(palette).tobytes())
     return image
+
+
+def legend_image(legend: Sequence[tuple[str, tuple[int, int, int]]]) -> Image.Image:
+    """(name, colour) of classes as an image: a patch of its colour before each name, from top to bottom, then to the right."""
+    font, row = ImageFont.load_default(LETTER), round(1.7 * LETTER)
+    columns = [legend[start : start + MOST_ROWS] for start in range(0, len(legend), MOST_ROWS)]
+    widths = [4 * LETTER + round(max(font.getlength(name) for name, _ in column)) for column in columns]
+    page = Image.new("RGB", (sum(widths), row * len(columns[0]) + LETTER), _PAPER)
+    draw, left = ImageDraw.Draw(page), LETTER // 2
+    for column, width in zip(columns, widths, strict=True):
+        for place, (name, colour) in enumerate(column):
+            top = LETTER // 2 + place * row
+            draw.rectangle((left, top, left + 2 * LETTER, top + row - LETTER // 3), colour, _EDGE)
+            draw.text((left + round(2.5 * LETTER), top + LETTER // 6), name, _INK, font)
+        left += width
+    return page
 
 
 def _table(palette: Sequence[tuple[int, int, int]]) -> np.ndarray:

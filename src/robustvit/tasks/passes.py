@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -19,9 +19,8 @@ from robustvit.data.normalisation import Normalisation
 from robustvit.data.protocols import Protocol
 from robustvit.data.samples import Sample, SampleSet, UnreadablePictureError
 from robustvit.tasks.base import Task
-from robustvit.tasks.tallies import Tallies
 
-__all__ = ["Decoded", "batch_sizes", "decoded_batches", "predict_images", "tally_images"]
+__all__ = ["Decoded", "batch_sizes", "decoded_batches", "predict_images"]
 
 THREADS = 2
 """That decode."""
@@ -107,11 +106,3 @@ def predict_images(task: Task, network: nn.Module, images: Tensor, normalisation
         normalisation: of the network.
     """
     return task.predict_images(network, images, normalisation)
-
-
-def tally_images(
-    task: Task, network: nn.Module, images: Tensor, targets: Sequence[Any], normalisation: Normalisation
-) -> Tallies:
-    """What these images contribute; see `predict_images`."""
-    predictions = predict_images(task, network, images, normalisation)
-    return Tallies.stack([task.tally(*pair) for pair in zip(predictions, targets, strict=True)])

@@ -66,7 +66,8 @@ class PredictionForm(ABC):
 
     @property
     def folders(self) -> Mapping[str, str]:
-        """Folder -> suffix of the files that each image has in it."""
+        """Folder -> suffix of the files that each image has in it: `.png` for data, which corrupted images and frames have,
+        too; `.jpg` for what is to be looked at."""
         return {}
 
     def files(self, task: Any, image: Image.Image, prediction: Any) -> dict[str, Image.Image]:

@@ -75,6 +75,7 @@ class Segmentation(Task):
     }
     protocol = "native"
     is_dense = True
+    batch_size = 4
     ranks_samples = True
     example_side = 360
     can_be_attacked = True

@@ -132,7 +132,7 @@ def _image_figure(findings: Findings, shown: list[int], spoiled_by: str) -> Any:
             for k, state in enumerate(STATES):
                 _draw_groups(line[2 + 2 * n + k], one.arrays, i, state, one.numbers["layers"][0])
     letters = letters_in(axes[0, 0])
-    titles = [broken(title, letters) for title in ("picture", spoiled_by)]
+    titles = [broken(title, letters) for title in ("image", spoiled_by)]
     titles += [f"{broken(name, letters)}\n{told}" for name in findings for told in ("clean", "corrupted")]
     for axis, title in zip(axes[0], titles, strict=True):
         axis.set_title(title, fontsize=8)
@@ -164,7 +164,7 @@ def _draw_groups(axis: Any, arrays: Mapping[str, np.ndarray], i: int, state: str
 def _agreements(findings: Findings) -> Rows:
     """One row per network and block."""
     return tuple(
-        (name, (("block", str(layer + 1)), ("pictures", str(one.numbers["pictures"])), ("agreement", number(value))))
+        (name, (("block", str(layer + 1)), ("images", str(one.numbers["pictures"])), ("agreement", number(value))))
         for name, one in findings.items()
         for layer, value in zip(one.numbers["layers"], one.numbers["adjusted_rand_index"], strict=True)
     )

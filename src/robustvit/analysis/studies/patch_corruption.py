@@ -114,7 +114,7 @@ class PatchCorruption(Study[PatchCorruptionOptions]):
                     axis.set_title(broken(f"confidence {confidence:.0%}", letters_in(axis)), fontsize=8)
         reading = (
             f"A small network chooses {options.rho:.0%} of the patches (rounded up), those whose covering changes the "
-            "features of the network most; they are covered with noise. Above each picture: the confidence of the true class. "
+            "features of the network most; they are covered with noise. Above each image: the confidence of the true class. "
             "Images with a low number in the clean row were wrong from the start. The table compares with as many random "
             "patches."
         )

@@ -47,7 +47,7 @@ class Stability(SpoilingStudy[Spoiling]):
             "same map. Left, how the images are distributed, with a line at the mean; right, in which blocks attention "
             "changes. Attention that is spread evenly is always alike, so look at overfocusing and the maps too."
         )
-        columns = (("mean", "mean"), ("worst_5_percent", "mean of the worst 5 %"), ("pictures", "pictures"))
+        columns = (("mean", "mean"), ("worst_5_percent", "mean of the worst 5 %"), ("pictures", "images"))
         return [Plate("stability", "How stable attention is", reading, figure, number_rows(findings, columns))]
 
     def lead(self, findings: Findings, options: Spoiling) -> str | None:

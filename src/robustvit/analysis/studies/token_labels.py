@@ -23,7 +23,7 @@ CONFIDENCES_OF = 16
 """Images whose tokens' confidences are counted, as in STL's Fig. 2."""
 BACKGROUND, LOW, HIGH = "#1c2250", "#2fb8c6", "#ffd83d"
 COLUMNS = {
-    "pictures": "picture",
+    "pictures": "image",
     "foreground": "label is the class",
     "levels": "and confident",
     "drawn": "one Gumbel draw",

@@ -17,6 +17,7 @@ import robustvit as rv
 from robustvit.data.readers.class_folders import LayoutError
 from robustvit.evaluation.suites.registry import suite_named
 from robustvit.metrics.bootstrap import resampled_counts
+from robustvit.tasks.too_small import TooSmallError, ask
 
 SCENES = "scenes-easy:3"
 
@@ -170,3 +171,25 @@ def test_an_image_that_is_too_small_is_left_out_and_named(street: Any, tmp_path:
     model = rv.evaluate(street, root, suite, batch_size=2).models[0]
     assert {cell.images for cell in model.cells} == {2}
     assert [name.partition("_leftImg8bit")[0].rpartition("/")[2] for name, _ in model.skipped] == ["bonn_000001_000019"]
+
+
+def test_an_error_that_is_not_about_the_size_is_not_taken_for_one() -> None:
+    def full(images: torch.Tensor) -> None:
+        if images.shape[-1] < 64:
+            raise RuntimeError("CUDA out of memory")
+
+    with pytest.raises(RuntimeError, match="out of memory") as caught:
+        ask(full, torch.zeros(1, 3, 8, 8), torch.nn.Identity(), (64, 64))
+    assert not isinstance(caught.value, TooSmallError)
+
+
+def test_groups_do_not_depend_on_the_order_of_suites(shipped: Any) -> None:
+    suites = ["cityscapes-c-first3", "weather"]
+    one, other = (
+        rv.evaluate(shipped, SCENES, order, severity=3, examples=0).models[0].measurements[0]
+        for order in (suites, suites[::-1])
+    )
+    assert {group: set(names) for group, names in one.groups.items()} == {
+        group: set(names) for group, names in other.groups.items()
+    }
+    assert "brightness" in one.groups["weather"]

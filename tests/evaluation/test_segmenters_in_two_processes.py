@@ -21,7 +21,9 @@ PREDICT = ["predict", NETWORK, "--images", "scenes-easy:5", "--batch-size", "2"]
 def run(arguments: list[str], output: Path, processes: int) -> Path:
     group = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"] if processes > 1 else []
     line = [sys.executable, *group, "-m", "robustvit", *arguments, "--output", str(output)]
-    subprocess.run(line, check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(line, capture_output=True, text=True, env=environment, timeout=300)
+    assert done.returncode == 0, done.stderr
     return output
 
 

@@ -100,3 +100,15 @@ def test_published_weights_need_the_position_encoding_they_were_trained_with(tmp
     images = torch.randn(1, 3, 32, 48)
     with torch.inference_mode():
         torch.testing.assert_close(copy(images), published(images))
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_dense_network_is_built_where_gradients_are_off(mode: type) -> None:
+    with mode():
+        network = segmenter("fan_hybrid_nano").eval()
+        assert network(torch.zeros(1, 3, 32, 32)).shape == (1, 3, 32, 32)
+
+
+def test_weights_of_the_whole_and_of_the_backbone_exclude_each_other(tmp_path: Path) -> None:
+    with refused(ValueError, "backbone_weights", "fan_hybrid_nano/segformer"):
+        rv.create_model("fan_hybrid_nano/segformer", pretrained=True, backbone_weights=tmp_path / "classifier.pth")

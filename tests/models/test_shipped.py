@@ -14,6 +14,8 @@ import robustvit as rv
 from robustvit.data.scenes.dataset import Hints, Scenes
 from robustvit.data.scenes.maps import SceneMaps
 from robustvit.models import dense_weights
+from robustvit.models.dense_names import dense_name
+from robustvit.models.dense_weights import whole_weights
 from robustvit.models.loading import load_model
 from robustvit.models.shipped import FOLDER, SHIPPED
 
@@ -59,6 +61,7 @@ def test_the_shipped_segmenter_can_start_another_one() -> None:
     weights, kept = network.state_dict(), other.state_dict()
     assert kept["decode_head.classifier.weight"].shape[0] == 3
     assert all(torch.equal(weights[key], kept[key]) for key in weights if not key.startswith("decode_head.classifier."))
+    assert "label_names" not in other.pretrained_cfg
 
 
 def test_weights_of_a_segmenter_that_nobody_has_are_refused() -> None:
@@ -68,6 +71,8 @@ def test_weights_of_a_segmenter_that_nobody_has_are_refused() -> None:
         rv.create_model("fan_hybrid_tiny/segformer.fan_in1k")
     with pytest.raises(ValueError, match="only of its backbone"):
         load_model("fan_hybrid_tiny/segformer")
+    with pytest.raises(ValueError, match=r"fan_hybrid_base/segformer\.tapadl_cityscapes"):
+        load_model("fan_hybrid_base/segformer")
 
 
 def test_a_published_segmenter_is_fetched_by_its_tag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,6 +82,7 @@ def test_a_published_segmenter_is_fetched_by_its_tag(tmp_path: Path, monkeypatch
     asked: list[str] = []
     monkeypatch.setattr(dense_weights, "download_cached_file", lambda url: asked.append(url) or file)
     network = rv.create_model("fan_hybrid_base/segformer.tapadl_cityscapes", pretrained=True)
+    assert whole_weights(dense_name("tap_fan_base_16_p4_hybrid/segformer")).url == asked[0]  # type: ignore[arg-type, union-attr]
     assert asked[0].endswith("/tapadl_fan_base_segmentation.pth")
     assert torch.equal(network.decode_head.classifier.weight, published["decode_head.linear_pred.weight"])
 

@@ -27,6 +27,7 @@ from robustvit.corruptions.conditions import (
     patch_side,
 )
 from robustvit.corruptions.parameters import family_of_size
+from robustvit.corruptions.registry import CORRUPTIONS
 from robustvit.data.normalisation import Normalisation
 from robustvit.data.protocols import Protocol
 from robustvit.data.sample_digest import add_samples
@@ -103,12 +104,12 @@ class Pass(ABC):
 
     @property
     def groups(self) -> dict[str, tuple[str, ...]]:
-        """Group -> its corruptions, as the suites of their cells sort them."""
-        suites = {suite.name: suite for suite in self.suites}
-        found: dict[str, dict[str, None]] = {}
-        for cell, name in zip(self.cells, self.cell_suites, strict=True):
-            if cell.severity:
-                found.setdefault(suites[name].group_of(cell.name), {})[cell.name] = None
+        """Group -> its corruptions, as the suites sort them; where several suites differ, by the group of the corruption."""
+        found: dict[str, list[str]] = {}
+        for name in dict.fromkeys(cell.name for cell in self.cells if cell.severity):
+            sorting = [suite for suite in self.suites if suite.has_severities]
+            asked = {suite.group_of(name) for suite in sorting}
+            found.setdefault(asked.pop() if len(asked) == 1 else CORRUPTIONS[name].group, []).append(name)
         return {group: tuple(names) for group, names in found.items()}
 
     @property

@@ -11,7 +11,7 @@ from robustvit.models.fetching import short_timeout
 from robustvit.models.published import PUBLISHED, PublishedWeights
 from robustvit.models.shipped import SHIPPED_FOLDERS, SHIPPED_TAG
 
-__all__ = ["fetched", "whole_weights"]
+__all__ = ["fetched", "tags_of", "whole_weights"]
 
 
 def whole_weights(name: DenseName) -> Path | PublishedWeights | None:
@@ -23,12 +23,21 @@ def whole_weights(name: DenseName) -> Path | PublishedWeights | None:
     folder = SHIPPED_FOLDERS.get(str(name))
     if folder is not None and name.tag in ("", SHIPPED_TAG):
         return folder
-    published = {weights.tag: weights for weights in PUBLISHED if weights.architecture == str(name)}
-    if name.tag and name.tag not in published:
-        known = ", ".join([SHIPPED_TAG] * (folder is not None) + [*published])
-        hint = f"it has {known}" if known else f"those of the backbone alone are {name.backbone}.{name.tag}/{name.head}"
-        raise ValueError(f"{name} has no weights {name.tag!r}; {hint}")
-    return published.get(name.tag)
+    if not name.tag:
+        return next((weights for weights in PUBLISHED if weights.published_name == str(name)), None)
+    if name.tag not in (tags := tags_of(name)):
+        known = f"it has {', '.join(tags)}" if tags else f"those of the backbone are {name.backbone}.{name.tag}/{name.head}"
+        raise ValueError(f"{name} has no weights {name.tag!r}; {known}")
+    return next(weights for weights in PUBLISHED if _is_of(weights, name) and weights.tag == name.tag)
+
+
+def tags_of(name: DenseName) -> list[str]:
+    """Tags of the weights of the whole network."""
+    return [SHIPPED_TAG] * (str(name) in SHIPPED_FOLDERS) + [weights.tag for weights in PUBLISHED if _is_of(weights, name)]
+
+
+def _is_of(weights: PublishedWeights, name: DenseName) -> bool:
+    return str(name) in (weights.architecture, weights.published_name)
 
 
 def fetched(weights: PublishedWeights) -> Path:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from robustvit.models.dense_names import dense_name
-from robustvit.models.dense_weights import whole_weights
+from robustvit.models.dense_weights import tags_of, whole_weights
 from robustvit.models.registry import create_model
 from robustvit.models.sources import understood
 
@@ -63,10 +63,9 @@ def _check_whole(name: str) -> None:
     """Raises ValueError for a dense network without weights: those of its backbone alone would leave the head random."""
     dense = dense_name(name)
     if dense is not None and whole_weights(dense) is None:
-        raise ValueError(
-            f"there are no published weights of {name}, only of its backbone; give {name}=FILE, or try things out with "
-            "--untrained"
-        )
+        tags = tags_of(dense)
+        there = f"give a tag, as {name}.{tags[0]}, or" if tags else "there are none, only of its backbone; give"
+        raise ValueError(f"which weights of {name}? {there} {name}=FILE, or try things out with --untrained")
 
 
 def _check_trained(name: str, network: Any, options: dict[str, Any]) -> None:

@@ -68,4 +68,6 @@ def _saved(folder: str, name: DenseName, config: dict[str, Any], pretrained: boo
     network.pretrained_cfg |= {key: config[key] for key in ("label_names",) if config.get(key)}
     if pretrained:
         network.fresh_parts = load_weights(network, weights_in(folder))
+    if network.num_classes != config.get("num_classes"):
+        network.pretrained_cfg.pop("label_names", None)
     return network

@@ -36,7 +36,7 @@ def list_models(pattern: str = "*", *, pretrained: bool = False) -> list[str]:
     if slash:
         if pretrained:
             tagged = [(name, SHIPPED_TAG) for name in SHIPPED_FOLDERS] + [(w.architecture, w.tag) for w in PUBLISHED]
-            return [f"{name}.{tag}" for name, tag in tagged if fnmatch(name, pattern)]
+            return [f"{name}.{tag}" for name, tag in tagged if fnmatch(name, pattern) or fnmatch(f"{name}.{tag}", pattern)]
         fitting = [head for head in SEGMENTATION_HEADS if fnmatch(head, heads)]
         return [f"{name}/{head}" for name in OURS if fnmatch(name, backbones) for head in fitting]
     names = timm.list_models(pattern, pretrained=pretrained)
@@ -81,6 +81,8 @@ def create_model(
     dense = dense_name(source.name)
     whole = whole_weights(dense) if dense is not None else None
     if pretrained and whole is not None and not file:
+        if options.get("backbone_weights") is not None:
+            raise ValueError(f"pretrained=True has weights of the whole {dense}; leave it out, or leave backbone_weights out")
         if isinstance(whole, Path):
             return build_network(f"{LOCAL}{whole}", True, **options)
         return from_official(whole.published_name, fetched(whole), **options)

@@ -48,7 +48,8 @@ def few_images_note(pictures: int, *, has_exact: bool, primary: Measure = ACCURA
         "Few images",
         f"Only {count}: intervals {of_what}are from a "
         f"bootstrap, which makes them too narrow with fewer than {FEW_IMAGES} images."
-        + (" Those of single accuracies hold." if has_exact else ""),
+        + (" Those of single accuracies hold." if has_exact else "")
+        + ("" if primary == ACCURACY else " Where a class is in few of them, they also lean upward."),
     )
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from robustvit.corruptions.parameters import SMALLEST
 from robustvit.models.functions import FunctionNetwork
+from robustvit.runtime.memory import is_out_of_memory
 
 __all__ = ["TooSmallError", "ask", "why_not_corrupted"]
 
@@ -38,13 +39,15 @@ def ask(question: Callable[[Tensor], Answer], images: Tensor, network: nn.Module
         own: (H, W) that the network was made for.
 
     Raises:
-        TooSmallError: the size is what is refused: it is below the network's own, at which a black image is answered.
+        TooSmallError: the size is what is refused: there are fewer pixels than of the network's own size, at which a black
+            image is answered.
     """
     try:
         return question(images)
     except _REFUSALS as error:
         H, W = images.shape[2:]
-        if isinstance(network, FunctionNetwork) or (own[0] <= H and own[1] <= W) or not _answers(question, own):
+        is_smaller = images[0, 0].numel() < own[0] * own[1] and not isinstance(network, FunctionNetwork)
+        if not is_smaller or is_out_of_memory(error) or not _answers(question, own):
             raise
         raise TooSmallError(str(error).partition("\n")[0] or f"the network cannot take {H}x{W} pixels") from error
 

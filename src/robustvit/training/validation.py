@@ -6,13 +6,14 @@ The suites of `robustvit eval` are for what comes after.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from torch import nn
 
 from robustvit.corruptions.conditions import CLEAN
 from robustvit.data.normalisation import Normalisation
 from robustvit.data.protocols import Protocol
-from robustvit.data.samples import SampleSet, check_values
+from robustvit.data.samples import SampleSet, UnreadablePictureError, check_values
 from robustvit.evaluation.passes import MemoryPass, PassStoppedError
 from robustvit.evaluation.settings import Settings
 from robustvit.runtime.evaluation_mode import evaluation_mode
@@ -51,6 +52,8 @@ class Validation:
         workers: Workers,
     ) -> None:
         check_values(samples)  # not when the first epoch is over
+        if workers.is_sharded and protocol.keeps_size:
+            _check_one_size(samples)
         self.task, self.samples, self.workers = task, samples, workers
         settings = Settings(samples, task, suites=(), batch_size=batch_size)
         self.about = (task, samples, protocol, normalisation, settings)
@@ -90,13 +93,13 @@ class Validation:
         if self.kept is not None:
             yield from self.kept
             return
-        H, W = protocol.size
-        made, is_small = [], len(samples) * 3 * H * W <= CACHE_BYTES
+        made: list[Decoded] | None = []
+        taken = 0
         for batch in self._even(decoded_batches(samples, protocol, size, is_wanted), samples, size):
             yield batch
-            if is_small:
-                made.append(batch)
-        self.kept = made if is_small else None
+            taken += sum(images.nbytes for _, images in batch.groups)
+            made = [*made, batch] if made is not None and taken * self.workers.world <= CACHE_BYTES else None
+        self.kept = made
 
     def _even(self, batches: Iterator[Decoded], samples: SampleSet, size: int) -> Iterator[Decoded]:
         """As many batches as every other process has: the last may be empty."""
@@ -104,3 +107,17 @@ class Validation:
         own, most = (len(batch_sizes(samples, size, rank, self.workers.world)) for rank in (self.workers.rank, 0))
         if own < most:
             yield Decoded(-1, [], [])
+
+
+def _check_one_size(samples: SampleSet) -> None:
+    """Raises ValueError for images of several sizes: the parts of a sharded network work on one size, all together."""
+    sizes: dict[tuple[int, int], str] = {}
+    for sample in samples:
+        with suppress(UnreadablePictureError):
+            sizes.setdefault(sample.open().size, sample.id)
+        if len(sizes) > 1:
+            (first, second), (one, other) = sizes, sizes.values()
+            raise ValueError(
+                f"loop.parallel=fsdp validates on images of one size, and {one} has {first[0]}x{first[1]} pixels, {other} "
+                f"{second[0]}x{second[1]}; take loop.parallel=ddp, or leave data.val empty"
+            )

@@ -40,7 +40,7 @@ ACDC_MIOU = register(
         "images, whose labels are withheld.",
         family="shift",
         ranks=True,
-        claim="has a mIoU of {} in fog, at night, in rain and in snow",
+        claim="has an mIoU of {} in fog, at night, in rain and in snow",
     )
 )
 ACDC_WHOLE_MIOU = register(

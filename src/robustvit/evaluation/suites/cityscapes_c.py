@@ -61,7 +61,7 @@ def _measures(key: str, protocol: str, how: str) -> tuple[Measure, Measure]:
             family="corruption",
             ranks=True,
             refines="mean_miou",
-            claim="has a mIoU of {} on Cityscapes-C",
+            claim="has an mIoU of {} on Cityscapes-C",
         )
     )
     return mean, retention
@@ -97,7 +97,7 @@ class CityscapesC(Suite):
         )
 
     def group_of(self, corruption: str) -> str:
-        return next(group for group, names in GROUPS.items() if corruption in names)
+        return next((group for group, names in GROUPS.items() if corruption in names), super().group_of(corruption))
 
     def shares_pass(self, settings: Settings) -> bool:
         return not self._on_disk(settings)

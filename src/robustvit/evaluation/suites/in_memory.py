@@ -42,7 +42,8 @@ class _InMemory(Suite):
     is_made_in_memory = True
 
     def plan(self, network: nn.Module, settings: Settings) -> Pass:
-        return plan_in_memory(network, settings, [self])[0]
+        (planned,) = plan_in_memory(network, settings, [self])
+        return planned
 
 
 @dataclass(frozen=True)

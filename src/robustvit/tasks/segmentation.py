@@ -215,7 +215,11 @@ class Segmentation(Task):
 
     def _maps(self, strips: Iterable[Tensor]) -> list[np.ndarray]:
         """Logits [B, K, some rows, W], from top to bottom -> B label maps."""
-        return list(np.concatenate([self._labels(logits) for logits in strips], axis=1))
+        labels = []
+        for logits in strips:
+            labels.append(self._labels(logits))
+            del logits  # before the next strip is made
+        return list(np.concatenate(labels, axis=1))
 
     def _labels(self, logits: Tensor) -> np.ndarray:
         """[B, K, H, W] -> uint8 [B, H, W]."""

@@ -116,6 +116,7 @@ class Inference:
                 total = strip.new_empty(*strip.shape[:2], *inputs.shape[2:])
             total[:, :, top : top + strip.shape[2]] = strip
             top += strip.shape[2]
+            del strip  # before the next one is made
         assert total is not None
         return total
 
@@ -131,17 +132,16 @@ class Inference:
         height, width = min(self.window[0], H), min(self.window[1], W)
         ys, xs = (window_starts(*axis) for axis in zip((H, W), self.window, self.steps, strict=True))
         down, right = _hits(H, height, ys).to(inputs.device), _hits(W, width, xs).to(inputs.device)
-        rest: Tensor | None = None  # what the windows above have added to the rows of the next ones
+        above: list[Tensor] = []  # what the windows above have added to the rows of the next ones, until these take it
         for y, below in zip(ys, [*ys[1:], H], strict=True):
-            total = self._row(network, inputs[:, :, y : y + height], xs, width)
-            if rest is not None:
-                total[:, :, : rest.shape[2]] += rest
+            total = self._row(network, inputs[:, :, y : y + height], xs, width, above)
             done = below - y
-            rest = total[:, :, done:].clone()
+            above.append(total[:, :, done:].clone())
             yield total[:, :, :done].div_(down[y:below, None] * right)
+            del total  # before the next row makes its own
 
-    def _row(self, network: nn.Module, inputs: Tensor, xs: Sequence[int], width: int) -> Tensor:
-        """[B, 3, height, W] -> [B, K, height, W]: the logits of the windows that begin at `xs`, added up."""
+    def _row(self, network: nn.Module, inputs: Tensor, xs: Sequence[int], width: int, above: list[Tensor]) -> Tensor:
+        """[B, 3, height, W] -> [B, K, height, W]: the logits of the windows that begin at `xs`, added to those `above`."""
         import torch
 
         B, _, height, W = inputs.shape
@@ -152,8 +152,11 @@ class Inference:
             logits = network(torch.stack([inputs[image, :, :, x : x + width] for image, x in chosen])).float()
             if total is None:
                 total = logits.new_zeros(B, logits.shape[1], height, W)
-            for (image, x), own in zip(chosen, logits, strict=True):
-                total[image, :, :, x : x + width] += own
+                for rest in (above.pop() for _ in range(len(above))):
+                    total[:, :, : rest.shape[2]] = rest
+                    del rest
+            for i, (image, x) in enumerate(chosen):
+                total[image, :, :, x : x + width] += logits[i]
             del logits  # before the next windows make theirs
         assert total is not None
         return total

@@ -1,0 +1,224 @@
+"""COCO's average precision and recall, from the matches of single images, which can be counted several times each.
+
+Detections of a class are sorted by score, equal ones by image. Precision at a recall is the largest at that recall or beyond,
+read at 101 recalls; AP is its mean. Classes without labelled objects are left out, and have NaN. An image that counts c times
+stands for c copies of it (where scores tie within an image, its copies keep together detection by detection).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from robustvit.metrics.box_matching import AREA_RANGES, MOST_DETECTIONS, THRESHOLDS, Found, Labelled, match
+from robustvit.metrics.measures import Measure, register
+
+__all__ = [
+    "CLASS_AP",
+    "RECALLS",
+    "STATISTICS",
+    "Found",
+    "Labelled",
+    "Matches",
+    "all_statistics",
+    "average_precision",
+    "match",
+    "mean_over_classes",
+    "precision_recall",
+]
+
+RECALLS = np.linspace(0.0, 1.0, 101)
+_CHUNK_BYTES = 16 * 2**20
+"""Of the largest array while many weightings are computed; there are about four of them at a time."""
+_TINY = np.spacing(1)
+"""pycocotools adds it to the number of detections."""
+
+
+class _Statistic(NamedTuple):
+    label: str
+    meaning: str
+    is_recall: bool = False
+    area: str = "all"
+    most: int = MOST_DETECTIONS
+    threshold: int | None = None
+
+
+_AREAS = {"small": "below 32x32 pixels", "medium": "between 32x32 and 96x96 pixels", "large": "above 96x96 pixels"}
+STATISTICS: dict[str, _Statistic] = {
+    "ap": _Statistic("AP", "COCO's average precision of {}: the mean over classes and over overlaps from 0.50 to 0.95."),
+    "ap50": _Statistic("AP50", "Average precision of {} at an overlap of 0.50, the mean over classes.", threshold=0),
+    "ap75": _Statistic("AP75", "Average precision of {} at an overlap of 0.75, the mean over classes.", threshold=5),
+    **{f"ap_{a}": _Statistic(f"AP, {a}", f"AP of {{}} for objects {text}.", False, a) for a, text in _AREAS.items()},
+    **{
+        f"ar{n}": _Statistic(f"AR{n}", f"Share of the objects found by {{}}, {n} per class and image at most.", True, "all", n)
+        for n in (1, 10, 100)
+    },
+    **{f"ar_{a}": _Statistic(f"AR, {a}", f"AR100 of {{}} for objects {text}.", True, a) for a, text in _AREAS.items()},
+}
+"""The 12 of COCO, by the end of their keys: box_ap, mask_ap50 ..."""
+for _key, _about in STATISTICS.items():
+    register(Measure(f"box_{_key}", _about.label, _about.meaning.format("boxes")))
+    register(Measure(f"mask_{_key}", f"Mask {_about.label}", _about.meaning.format("masks")))
+CLASS_AP = register(
+    Measure("class_ap", "AP", "COCO's average precision of the class: the mean over overlaps from 0.50 to 0.95.")
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Matches:
+    """The tallies of N images, with D detections together.
+
+    Attributes:
+        image: [D] of 0 .. N - 1, ascending.
+        score: [D].
+        kind: [D], the class.
+        rank: [D].
+        matched: [D, 4].
+        ignored: [D, 4].
+        labelled: [N, K, 4].
+    """
+
+    image: np.ndarray
+    score: np.ndarray
+    kind: np.ndarray
+    rank: np.ndarray
+    matched: np.ndarray
+    ignored: np.ndarray
+    labelled: np.ndarray
+
+    @staticmethod
+    def of(arrays: Mapping[str, np.ndarray], prefix: str = "") -> Matches:
+        """Of what `match` gave for each image, concatenated with lengths in score#lengths, or stacked where all have as many.
+
+        Args:
+            arrays: by the names of `match`.
+            prefix: stands before each name.
+        """
+        score, lengths = arrays[f"{prefix}score"], arrays.get(f"{prefix}score#lengths")
+        images = len(arrays[f"{prefix}labelled"])
+        lengths = np.full(images, score.size // max(images, 1)) if lengths is None else lengths
+        kind, rank = (arrays[f"{prefix}{name}"].reshape(-1) for name in ("class", "rank"))
+        matched, ignored = (arrays[f"{prefix}{name}"].reshape(-1, len(AREA_RANGES)) for name in ("matched", "ignored"))
+        image = np.repeat(np.arange(images), lengths)
+        return Matches(image, score.reshape(-1), kind, rank, matched, ignored, arrays[f"{prefix}labelled"])
+
+    @property
+    def classes(self) -> int:
+        return self.labelled.shape[1]
+
+    def by_class(self) -> list[np.ndarray]:
+        """Positions of the detections of each class, the best score first."""
+        order = np.lexsort((-self.score, self.kind))  # stable: equal ones stay in the order of the images
+        return np.split(order, np.searchsorted(self.kind[order], np.arange(1, self.classes)))
+
+
+class _Curve(NamedTuple):
+    """At the T right detections of a class and threshold: precision there or beyond, and recall, [T, R] for R weightings."""
+
+    precision: np.ndarray
+    recall: np.ndarray
+
+    def mean_precision(self) -> np.ndarray:
+        """[R]: over the 101 recalls, each of which belongs to the first detection that reaches it."""
+        reached = np.searchsorted(RECALLS, self.recall.reshape(-1), "right").reshape(self.recall.shape)
+        reached[1:] -= reached[:-1].copy()
+        return np.einsum("tr,tr->r", self.precision, reached) / len(RECALLS)
+
+
+def average_precision(matches: Matches, counts: np.ndarray | None = None) -> np.ndarray:
+    """AP per weighting, class and threshold, for objects of all areas: [R, K, 10]; NaN for classes without objects.
+
+    Args:
+        matches: of N images.
+        counts: [R, N], how often each image counts; by default each once.
+    """
+    counts = np.ones((1, len(matches.labelled))) if counts is None else np.asarray(counts, np.float64)
+    values = np.full((len(counts), matches.classes, len(THRESHOLDS)), np.nan)
+    objects = counts @ matches.labelled[:, :, 0]
+    for kind, positions in enumerate(matches.by_class()):
+        rows = max(1, _CHUNK_BYTES // (8 * max(1, len(positions))))
+        for start in range(0, len(counts) if matches.labelled[:, kind, 0].any() else 0, rows):
+            part = slice(start, start + rows)
+            for t, curve in enumerate(_curves(matches, positions, counts[part], objects[part, kind])):
+                values[part, kind, t] = curve.mean_precision()
+    return np.where(objects[:, :, None] > 0, values, np.nan)
+
+
+def mean_over_classes(values: np.ndarray) -> np.ndarray:
+    """[..., K, thresholds] -> [...]: over the classes with objects; AP50 is that of values[..., :1], AP75 of [..., 5:6]."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of nothing, the mean is NaN
+        return np.nanmean(values, axis=(-2, -1))
+
+
+def all_statistics(matches: Matches) -> tuple[dict[str, float], np.ndarray]:
+    """The 12 statistics by the keys of `STATISTICS`, and the AP of each class [K]; NaN where there are no objects."""
+    groups = {(about.area, about.most) for about in STATISTICS.values()}
+    tables = {group: _precision_and_recall(matches, *group) for group in groups}
+    values = {}
+    for key, about in STATISTICS.items():
+        table = tables[about.area, about.most][int(about.is_recall)]
+        values[key] = float(mean_over_classes(table if about.threshold is None else table[:, about.threshold, None]))
+    return values, tables["all", MOST_DETECTIONS][0].mean(1)
+
+
+def precision_recall(
+    matches: Matches, kind: int | None = None, overlap: Literal["0.5", "0.75", "mean"] = "mean"
+) -> np.ndarray:
+    """Precision at the 101 recalls in `RECALLS`: [101].
+
+    Args:
+        matches: of N images.
+        kind: the class; by default, the mean over the classes with objects.
+        overlap: the threshold, or the mean over all ten.
+    """
+    chosen = {"0.5": slice(0, 1), "0.75": slice(5, 6), "mean": slice(None)}[overlap]
+    counts, rows = np.ones((1, len(matches.labelled))), []
+    for k, positions in enumerate(matches.by_class()):
+        objects = matches.labelled[:, k, 0].sum()
+        if objects and kind in (None, k):
+            curves = list(_curves(matches, positions, counts, np.array([float(objects)])))[chosen]
+            rows.append(np.mean([_at_recalls(curve) for curve in curves], axis=0))
+    return np.mean(rows, axis=0) if rows else np.full(len(RECALLS), np.nan)
+
+
+def _at_recalls(curve: _Curve) -> np.ndarray:
+    """[101]; 0 where the recall is never reached."""
+    return np.append(curve.precision[:, 0], 0.0)[np.searchsorted(curve.recall[:, 0], RECALLS)]
+
+
+def _precision_and_recall(matches: Matches, area: str, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """AP and the largest recall, [K, 10] each, with every image once."""
+    column, counts = list(AREA_RANGES).index(area), np.ones((1, len(matches.labelled)))
+    precision, recall = np.full((2, matches.classes, len(THRESHOLDS)), np.nan)
+    for kind, positions in enumerate(matches.by_class()):
+        objects = matches.labelled[:, kind, column].sum()
+        best = positions[matches.rank[positions] < most]
+        for t, curve in enumerate(_curves(matches, best, counts, np.array([float(objects)]), column) if objects else ()):
+            precision[kind, t] = curve.mean_precision()[0]
+            recall[kind, t] = curve.recall[-1, 0] if len(curve.recall) else 0.0
+    return precision, recall
+
+
+def _curves(
+    matches: Matches, positions: np.ndarray, counts: np.ndarray, objects: np.ndarray, column: int = 0
+) -> Iterator[_Curve]:
+    """One per threshold, for detections of one class in the order of their scores; counts [R, N], objects [R]."""
+    weights = np.ascontiguousarray(counts.T)[matches.image[positions]]  # D R
+    total = np.cumsum(weights, axis=0)
+    matched, ignored = matches.matched[positions, column], matches.ignored[positions, column]
+    for t in range(len(THRESHOLDS)):
+        is_ignored = (ignored >> t & 1).astype(bool)
+        right = np.flatnonzero((matched >> t & 1).astype(bool) & ~is_ignored)  # precision is largest at right detections
+        hits, all_counted = np.cumsum(weights[right], axis=0), total[right]
+        if is_ignored.any():
+            skipped = np.cumsum(weights[is_ignored], axis=0)
+            before = np.cumsum(is_ignored)[right]
+            all_counted -= np.where(before[:, None] > 0, skipped[before - 1], 0.0)
+        precision = hits / (all_counted + _TINY)
+        precision[::-1] = np.maximum.accumulate(precision[::-1], axis=0)
+        yield _Curve(precision, hits / np.where(objects > 0, objects, 1.0))

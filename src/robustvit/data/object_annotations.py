@@ -1,0 +1,252 @@
+"""Labelled objects of many images as arrays: what annotation files of every format become, with their faults counted.
+
+Boxes, classes, areas and crowds of all images lie in a few arrays, so that a hundred thousand images stay small; the outlines
+of masks stay packed until the target of their image is asked for. A fault of an object never stops the reading: the object is
+left out or clipped, and `Problems` counts and names it.
+"""
+
+from __future__ import annotations
+
+import marshal
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robustvit.metrics.box_matching import Labelled
+from robustvit.runtime.fingerprint import Digest
+from robustvit.runtime.run_lengths import RunLengths
+
+__all__ = ["ObjectTable", "Problems", "TableBuilder"]
+
+_NAMED = 4
+"""Of the faults of one kind, in a message."""
+_UNNOTICED = 1.0
+"""Pixels by which a box may reach over the edge of its image without being counted: annotation tools round."""
+_SEGMENTATION_ERRORS = (ValueError, TypeError, OverflowError)
+
+Size = tuple[int, int]
+"""(height, width)."""
+
+
+class Problems:
+    """The faults of annotations: how many there are of each kind, and the first few by name."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._names: dict[str, list[str]] = {}
+
+    def add(self, kind: str, name: str) -> None:
+        """Counts a fault.
+
+        Args:
+            kind: what is wrong, and what is done about it.
+            name: of the annotation, the image or the file.
+        """
+        self._counts[kind] = self._counts.get(kind, 0) + 1
+        names = self._names.setdefault(kind, [])
+        if len(names) < _NAMED:
+            names.append(name)
+
+    def told(self) -> tuple[str, ...]:
+        """A line for each kind."""
+        return tuple(self._line(kind, count) for kind, count in self._counts.items())
+
+    def _line(self, kind: str, count: int) -> str:
+        names = self._names[kind]
+        return f"{kind}: {count} ({', '.join(names)}{', ...' if count > len(names) else ''})"
+
+
+@dataclass(frozen=True, eq=False)
+class ObjectTable:
+    """The M objects of N images, image by image.
+
+    Attributes:
+        starts: int64 [N + 1]: the objects of image i are those from starts[i] to starts[i + 1].
+        boxes: float64 [M, 4]: x1, y1, x2, y2.
+        classes: int64 [M].
+        areas: float64 [M] in square pixels, NaN where the annotation has none.
+        is_crowd: bool [M].
+        segmentations: of each object its outline, packed; empty where the objects have no masks.
+        sizes: int64 [N, 2]: height and width of the images as annotated, 0 where they are not.
+        is_relative: whether boxes and outlines are given in shares of width and height, not in pixels.
+    """
+
+    starts: NDArray[np.int64]
+    boxes: NDArray[np.float64]
+    classes: NDArray[np.int64]
+    areas: NDArray[np.float64]
+    is_crowd: NDArray[np.bool_]
+    segmentations: tuple[bytes, ...]
+    sizes: NDArray[np.int64]
+    is_relative: bool = False
+
+    @property
+    def has_masks(self) -> bool:
+        return bool(self.segmentations)
+
+    def size(self, image: int) -> Size | None:
+        """(height, width) of an image as annotated; None where it is not."""
+        h, w = map(int, self.sizes[image])
+        return (h, w) if h and w else None
+
+    def objects(self, image: int, size: Size) -> Labelled:
+        """The objects of an image of (height, width) pixels."""
+        part = slice(int(self.starts[image]), int(self.starts[image + 1]))
+        h, w = size
+        boxes = self.boxes[part] * (w, h, w, h) if self.is_relative else self.boxes[part].copy()
+        masks = self._masks(part, size)
+        areas = self.areas[part].copy()
+        if (unknown := np.isnan(areas)).any():
+            found = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1) if masks is None else masks.areas()
+            areas[unknown] = found[unknown]
+        return Labelled(boxes, self.classes[part].copy(), areas, self.is_crowd[part].copy(), masks)
+
+    def _masks(self, part: slice, size: Size) -> RunLengths | None:
+        if not self.has_masks:
+            return None
+        outlines = [marshal.loads(packed) for packed in self.segmentations[part]]  # packed by this process
+        if self.is_relative:
+            scale = np.array([size[1], size[0]], np.float64)
+            outlines = [[(np.reshape(corners, (-1, 2)) * scale).ravel() for corners in outline] for outline in outlines]
+        return RunLengths.from_coco(outlines, size)
+
+    def add_to(self, digest: Digest, images: Sequence[int]) -> None:
+        """Lets a digest depend on the objects of these images."""
+        rows = np.asarray(images, np.int64)
+        counts = self.starts[rows + 1] - self.starts[rows]
+        first = np.cumsum(counts) - counts
+        objects = np.repeat(self.starts[rows] - first, counts) + np.arange(counts.sum())
+        digest.add(self.is_relative, self.has_masks)
+        for array in (counts, self.sizes[rows], *(a[objects] for a in (self.boxes, self.classes, self.areas, self.is_crowd))):
+            digest.add_array(array)
+        if self.has_masks:
+            digest.add_array(np.frombuffer(b"".join(self.segmentations[i] for i in objects), np.uint8))
+
+
+class TableBuilder:
+    """Takes objects one by one, checks them, and makes a table of those that can be used.
+
+    Args:
+        sizes: (height, width) of each image, None where the annotations do not have it.
+        problems: counts what is wrong.
+        is_relative: see `ObjectTable`.
+    """
+
+    def __init__(self, sizes: Sequence[Size | None], problems: Problems, *, is_relative: bool = False) -> None:
+        self.sizes, self.problems, self.is_relative = sizes, problems, is_relative
+        self._rows: list[tuple[int, int, float, bool]] = []
+        self._boxes: list[tuple[float, float, float, float]] = []
+        self._segmentations: list[bytes | None] = []
+        self._without_mask: list[str] = []
+
+    def add(
+        self,
+        image: int,
+        class_index: int,
+        box: Sequence[Any],
+        name: str,
+        *,
+        area: Any = None,
+        is_crowd: bool = False,
+        segmentation: Any = None,
+    ) -> None:
+        """Takes an object, unless something is wrong with it that cannot be mended.
+
+        Args:
+            image: position of its image.
+            class_index: 0 .. classes - 1.
+            box: x1, y1, x2, y2.
+            name: of the annotation, for messages.
+            area: in square pixels; None for that of the mask, or of the box.
+            is_crowd: whether it is a region that is ignored.
+            segmentation: as in COCO's files (`RunLengths.from_coco`); None or an empty one for an object without mask.
+        """
+        clipped = self._clipped(box, self.sizes[image], name)
+        if clipped is None:
+            return
+        packed = None
+        if segmentation:
+            try:
+                packed = marshal.dumps(_checked(segmentation, (1, 1) if self.is_relative else self.sizes[image]))
+            except _SEGMENTATION_ERRORS:
+                self.problems.add("malformed segmentations, whose objects are left out", name)
+                return
+        elif len(self._without_mask) < _NAMED:
+            self._without_mask.append(name)
+        self._boxes.append(clipped)
+        self._rows.append((image, class_index, _area(area), is_crowd))
+        self._segmentations.append(packed)
+
+    def _clipped(self, box: Sequence[Any], size: Size | None, name: str) -> tuple[float, float, float, float] | None:
+        """A box within its image; None where there is none left."""
+        try:
+            x1, y1, x2, y2 = map(float, box)
+        except _SEGMENTATION_ERRORS:
+            x1 = y1 = x2 = y2 = math.nan
+        if not math.isfinite(x1 + y1 + x2 + y2):
+            self.problems.add("boxes that are not four finite numbers, left out", name)
+            return None
+        if x2 <= x1 or y2 <= y1:
+            self.problems.add("boxes without area, left out", name)
+            return None
+        h, w = (1, 1) if self.is_relative else size or (math.inf, math.inf)
+        inside = max(x1, 0.0), max(y1, 0.0), min(x2, float(w)), min(y2, float(h))
+        if inside[2] <= inside[0] or inside[3] <= inside[1]:
+            self.problems.add("boxes outside their image, left out", name)
+            return None
+        unnoticed = 0.005 if self.is_relative else _UNNOTICED
+        if max(inside[0] - x1, inside[1] - y1, x2 - inside[2], y2 - inside[3]) > unnoticed:
+            self.problems.add("boxes partly outside their image, clipped", name)
+        return inside
+
+    def table(self) -> ObjectTable:
+        """What was taken; masks only if every object has one."""
+        images = np.array([row[0] for row in self._rows], np.int64)
+        order = images.argsort(kind="stable")
+        has_masks = bool(self._rows) and None not in self._segmentations
+        if not has_masks and any(packed is not None for packed in self._segmentations):
+            for name in self._without_mask:
+                self.problems.add("objects without segmentation, for which the masks of all others are not used", name)
+        return ObjectTable(
+            starts=np.append(0, np.cumsum(np.bincount(images, minlength=len(self.sizes)))).astype(np.int64),
+            boxes=np.array(self._boxes, np.float64).reshape(-1, 4)[order],
+            classes=np.array([row[1] for row in self._rows], np.int64)[order],
+            areas=np.array([row[2] for row in self._rows], np.float64)[order],
+            is_crowd=np.array([row[3] for row in self._rows], bool)[order],
+            segmentations=tuple(self._segmentations[i] or b"" for i in order) if has_masks else (),
+            sizes=np.array([size or (0, 0) for size in self.sizes], np.int64).reshape(-1, 2),
+            is_relative=self.is_relative,
+        )
+
+
+def _area(area: Any) -> float:
+    """NaN for one that is none."""
+    try:
+        value = float(area)
+    except _SEGMENTATION_ERRORS:
+        return math.nan
+    return value if 0 <= value < math.inf else math.nan
+
+
+def _checked(segmentation: Any, size: Size | None) -> Any:
+    """A segmentation that `RunLengths.from_coco` takes.
+
+    Raises:
+        ValueError, TypeError, OverflowError: it is none.
+    """
+    if isinstance(segmentation, dict):
+        if size is not None:
+            RunLengths.from_coco([segmentation], size)
+        return segmentation
+    polygons = segmentation if isinstance(segmentation[0], list | tuple) else [segmentation]
+    numbers = [[float(value) for value in polygon] for polygon in polygons]
+    kept = [polygon for polygon in numbers if len(polygon) >= 6 and len(polygon) % 2 == 0]
+    # a boundary is walked pixel by pixel, so that one that leaves for infinity would never end
+    side = max(size) if size is not None else 1e5
+    if not kept or not all(-side <= value <= 2 * side for polygon in kept for value in polygon):
+        raise ValueError
+    return kept

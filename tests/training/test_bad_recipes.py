@@ -9,7 +9,7 @@ from refusals import refused
 
 from robustvit.attacks.registry import build_attack
 from robustvit.cli import main
-from robustvit.training.bounded_yaml import YamlTextError, read_yaml
+from robustvit.runtime.bounded_yaml import YamlTextError, read_yaml
 from robustvit.training.config import OptimizerConfig, TrainConfig
 from robustvit.training.config_io import ConfigError, load_config
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from robustvit.training.bounded_yaml import YamlTextError, read_yaml
+from robustvit.runtime.bounded_yaml import YamlTextError, read_yaml
 
 __all__ = ["Axis", "Cell", "cells_of", "label_of", "number_of", "parse_seeds", "parse_vary"]
 

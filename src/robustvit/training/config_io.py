@@ -19,10 +19,10 @@ from typing import Any, Literal, Union
 import yaml
 
 from robustvit.methods.registry import METHODS, method_config
+from robustvit.runtime.bounded_yaml import YamlTextError, read_yaml
 from robustvit.runtime.files import write_whole
 from robustvit.runtime.spelling import nearest
 from robustvit.tasks.options import TASK_OPTIONS
-from robustvit.training.bounded_yaml import YamlTextError, read_yaml
 from robustvit.training.config import TrainConfig
 from robustvit.training.recipes import find_recipe
 
@@ -143,6 +143,10 @@ ADDED: dict[str, Any] = {
     "augment.base_size": None,
     "augment.ratio_range": [0.5, 2.0],
     "augment.cat_max_ratio": 0.75,
+    "augment.short_sides": [480, 512, 544, 576, 608, 640, 672, 704, 736, 768, 800],
+    "augment.long_side": 1333,
+    "augment.first_short_sides": [400, 500, 600],
+    "augment.crop_range": [384, 600],
     "augment.photometric": False,
     "loss.divisor": "all",
     "optimizer.no_decay": "timm",

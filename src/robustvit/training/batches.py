@@ -29,7 +29,7 @@ from robustvit.training.augment.augmentation import Augmentation, Pixels
 from robustvit.training.augment.mixing import is_mixing
 from robustvit.training.augment.scene_augmentation import SceneAugmentation
 from robustvit.training.base_cache import BaseImages
-from robustvit.training.config import AugmentConfig, DataConfig
+from robustvit.training.config import SCENE_CROPS, AugmentConfig, DataConfig
 from robustvit.training.inputs import Batch
 from robustvit.training.sampling import Sampling, Shard
 from robustvit.training.training_sets import TrainingSamples
@@ -97,7 +97,7 @@ class TrainingData:
         samples: the set; generated ones are drawn at `img_size` from here on.
         data: how they are read.
         augment: what happens to them.
-        img_size: (H, W).
+        img_size: (H, W); images of crop="multiscale" have sizes of their own, which change from batch to batch.
         seed: of the run.
         spatial_view: make STL's second view too.
         mean: of the normalisation, where `augment` leaves it to the network; its colour fills what is outside an image.
@@ -130,7 +130,7 @@ class TrainingData:
         how: Any = dict(mean=augment.mean or mean, with_view=spatial_view)
         augmentation = (
             SceneAugmentation(augment, img_size, **how)
-            if augment.crop == "scene"
+            if augment.crop in SCENE_CROPS
             else Augmentation(augment, img_size, seed=seed, **how)
         )
         samples.draw_at(img_size)

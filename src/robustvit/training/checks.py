@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from robustvit.methods.registry import METHODS, method_config
 from robustvit.tasks.registry import task_named
-from robustvit.training.config import TrainConfig
+from robustvit.training.config import SCENE_CROPS, TrainConfig
 from robustvit.training.config_io import ConfigError
 
 __all__ = ["check_combination"]
@@ -21,8 +21,10 @@ def check_combination(config: TrainConfig) -> None:
     except ValueError as error:
         raise ConfigError(f"task={config.task}: {error}") from error
     if not task_named(config.task).is_dense:
-        if config.augment.crop == "scene":
-            raise ConfigError(f"augment.crop=scene is for label maps and boxes, and {config.task} has none; give another one")
+        if config.augment.crop in SCENE_CROPS:
+            raise ConfigError(
+                f"augment.crop={config.augment.crop} is for label maps and boxes, and {config.task} has none; give another one"
+            )
         if config.augment.crop_size is not None:
             raise ConfigError(f"augment.crop_size is for dense tasks; the size of {config.task} is model.img_size")
     if not config.loss.weight and not config.methods:

@@ -17,6 +17,7 @@ from robustvit.runtime.number_checks import check_numbers
 from robustvit.training.deepaugment.kinds import KINDS
 
 __all__ = [
+    "SCENE_CROPS",
     "AugmentConfig",
     "DataConfig",
     "LoopConfig",
@@ -26,6 +27,9 @@ __all__ = [
     "ScheduleConfig",
     "TrainConfig",
 ]
+
+SCENE_CROPS = ("scene", "multiscale")
+"""Crops of scenes, whose label maps, boxes and masks follow."""
 
 
 def _require(name: str, is_possible: bool, value: object, expected: str) -> None:
@@ -111,14 +115,19 @@ class AugmentConfig:
 
     Attributes:
         crop: "resized" (random area and ratio, scaled to the size), "padded" (scaled to the size, padded by an eighth, random
-            crop: the habit on 32-pixel images), "none" (scaled to the size) or "scene" (scaled by a random factor, its ratio
-            kept, random crop, padded where it is smaller: for label maps and boxes).
+            crop: the habit on 32-pixel images), "none" (scaled to the size), "scene" (scaled by a random factor, its ratio
+            kept, random crop, padded where it is smaller: for label maps and boxes) or "multiscale" (scaled to a random side,
+            its ratio kept, one half of the images after a random crop; padded to the largest of the batch: for boxes).
         scale, ratio: of the resized crop.
         crop_size: (H, W) of the images that the network is trained with; None takes its own size.
         base_size: (longer, shorter side) that a scene fits into at the factor 1; None takes that of each image.
         ratio_range: of the factor of a scene.
         cat_max_ratio: a crop of a scene is drawn again, up to ten times, if one class has this share of its counted pixels, or
-            if there is only one; 1 takes any.
+            if there is only one; 1 takes any. Targets that are no label maps have no say in it.
+        short_sides, long_side: of "multiscale": the shorter side becomes one of these numbers of pixels, unless the longer one
+            then exceeds the limit.
+        first_short_sides: the same, before the random crop; empty for no crops.
+        crop_range: least and greatest height and width of the random crop, each drawn for itself.
         interpolation: "bilinear", "bicubic" or "random" of the two.
         flip: probability of a horizontal flip.
         rand_augment: timm's string, `rand-m9-mstd0.5-inc1`; "" for none.
@@ -131,13 +140,17 @@ class AugmentConfig:
         mean, std: of the normalisation; None takes the network's.
     """
 
-    crop: Literal["resized", "padded", "none", "scene"] = "padded"
+    crop: Literal["resized", "padded", "none", "scene", "multiscale"] = "padded"
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
     crop_size: tuple[int, int] | None = None
     base_size: tuple[int, int] | None = None
     ratio_range: tuple[float, float] = (0.5, 2.0)
     cat_max_ratio: float = 0.75
+    short_sides: tuple[int, ...] = (480, 512, 544, 576, 608, 640, 672, 704, 736, 768, 800)
+    long_side: int = 1333
+    first_short_sides: tuple[int, ...] = (400, 500, 600)
+    crop_range: tuple[int, int] = (384, 600)
     interpolation: Literal["bilinear", "bicubic", "random"] = "random"
     flip: float = 0.5
     rand_augment: str = ""
@@ -164,16 +177,28 @@ class AugmentConfig:
         for name in ("crop_size", "base_size"):
             sides = getattr(self, name)
             _require(f"augment.{name}", sides is None or min(sides) >= 1, sides, "null, or two numbers of pixels")
-        for name in ("scale", "ratio", "ratio_range"):
+        for name in ("scale", "ratio", "ratio_range", "crop_range"):
             low, high = getattr(self, name)
             _require(f"augment.{name}", 0 < low <= high, (low, high), "two numbers above 0, the smaller first")
-        crops, filters = ("resized", "padded", "none", "scene"), ("bilinear", "bicubic", "random")
+        crops, filters = ("resized", "padded", "none", *SCENE_CROPS), ("bilinear", "bicubic", "random")
         for name, known in (("crop", crops), ("interpolation", filters)):
             _require(f"augment.{name}", getattr(self, name) in known, getattr(self, name), f"one of {', '.join(known)}")
-        if self.crop == "scene":
+        self._check_sides()
+        if self.crop in SCENE_CROPS:
             unused = {"rand_augment": self.rand_augment, "color_jitter": self.color_jitter}
             for name, value in unused.items():
-                _require(f"augment.{name}", not value, value, "none of it with crop='scene', which has augment.photometric")
+                _require(
+                    f"augment.{name}", not value, value, f"none of it with crop={self.crop!r}, which has augment.photometric"
+                )
+
+    def _check_sides(self) -> None:
+        _require("augment.short_sides", len(self.short_sides) > 0, self.short_sides, "at least one number of pixels")
+        for name in ("short_sides", "first_short_sides"):
+            sides = getattr(self, name)
+            is_possible = all(1 <= side <= self.long_side for side in sides)
+            _require(f"augment.{name}", is_possible, sides, f"numbers of pixels, at most augment.long_side ({self.long_side})")
+        is_one = self.crop != "multiscale" or self.crop_size is None
+        _require("augment.crop_size", is_one, self.crop_size, "null with crop='multiscale', which has augment.short_sides")
 
 
 @dataclass(frozen=True)

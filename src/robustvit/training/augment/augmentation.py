@@ -16,6 +16,7 @@ from PIL import Image
 
 from robustvit.runtime.randomness import keyed_seed
 from robustvit.training.augment.keyed_timm import keyed_copy, reseed
+from robustvit.training.augment.multiscale_crop import MultiscalePlacement
 from robustvit.training.augment.photometric import Photometric
 from robustvit.training.augment.placement import Placement
 from robustvit.training.augment.scene_crop import ScenePlacement
@@ -40,7 +41,7 @@ class Augmented(NamedTuple):
 
     images: Pixels
     view: Pixels | None
-    placements: Sequence[Placement | ScenePlacement]
+    placements: Sequence[Placement | ScenePlacement | MultiscalePlacement]
 
 
 class Augmentation:

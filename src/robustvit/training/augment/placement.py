@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-__all__ = ["Placement"]
+__all__ = ["Placement", "each_mapped"]
+
+PlaceMap = Callable[[NDArray[Any], float], NDArray[Any]]
 
 
 class Placement(NamedTuple):
@@ -78,6 +81,18 @@ class Placement(NamedTuple):
             x = W - x[:, ::-1]
         x, y = x.clip(0, W), y.clip(0, H)
         return np.stack([x[:, 0], y[:, 0], x[:, 1], y[:, 1]], axis=1).astype(boxes.dtype)
+
+    def masks(self, masks: NDArray[Any]) -> NDArray[Any]:
+        """Masks [n, h, w] of objects in the image -> [n, H, W], by nearest pixels; 0 beyond the image."""
+        return each_mapped(self.map, masks, self.size)
+
+
+def each_mapped(place: PlaceMap, masks: NDArray[Any], size: tuple[int, int]) -> NDArray[Any]:
+    """Masks [n, h, w], each placed as a map on a canvas of 0 -> [n, H, W]."""
+    placed = np.empty((len(masks), *size), masks.dtype)
+    for i, mask in enumerate(masks):
+        placed[i] = place(mask, 0)
+    return placed
 
 
 def _nearest(start: int, length: int, count: int) -> NDArray[np.int64]:

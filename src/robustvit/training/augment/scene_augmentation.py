@@ -1,8 +1,11 @@
-"""What happens to a training scene on its own: the crop of `scene_crop`, then photometric distortion. Drawn from its seed."""
+"""What happens to a training scene on its own: a crop (`scene_crop`, `multiscale_crop`), then photometric distortion.
+
+Drawn from its seed. Images of a batch share one canvas, the smallest that all of them fit on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,12 +13,14 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from robustvit.training.augment.augmentation import Augmented, distorted
+from robustvit.training.augment.multiscale_crop import MultiscaleCrop, MultiscalePlacement
 from robustvit.training.augment.scene_crop import SceneCrop, ScenePlacement
 from robustvit.training.config import AugmentConfig
 
 __all__ = ["SceneAugmentation"]
 
 Pixels = NDArray[np.uint8]
+AnyPlacement = ScenePlacement | MultiscalePlacement
 
 
 class SceneAugmentation:
@@ -23,7 +28,7 @@ class SceneAugmentation:
 
     Args:
         config: what to do.
-        size: (H, W) of the result.
+        size: (H, W) of the result of crop="scene"; that of "multiscale" is another one in each batch.
         mean: of the normalisation, whose colour, rounded, fills the padding. `inputs.prepare` sets that to 0 after
             normalising, as published recipes pad: no 8-bit colour becomes 0 exactly.
         with_view: make the spatial view too: without photometric distortion.
@@ -32,8 +37,14 @@ class SceneAugmentation:
     def __init__(
         self, config: AugmentConfig, size: tuple[int, int], *, mean: Sequence[float], with_view: bool = False
     ) -> None:
-        self.size, self.with_view, self.is_distorted = size, with_view, config.photometric
-        self.crop = SceneCrop(size, config.ratio_range, config.base_size, config.cat_max_ratio, config.flip)
+        self.with_view, self.is_distorted = with_view, config.photometric
+        self.crop: SceneCrop | MultiscaleCrop
+        if config.crop == "multiscale":
+            sides = (config.short_sides, config.long_side, config.first_short_sides)
+            self.crop, self.cat_max_ratio = MultiscaleCrop(*sides, config.crop_range, config.flip), 1.0
+        else:
+            self.crop = SceneCrop(size, config.ratio_range, config.base_size, config.cat_max_ratio, config.flip)
+            self.cat_max_ratio = config.cat_max_ratio
         self.fill = tuple(min(255, round(255 * value)) for value in mean)
 
     def base(self, image: Image.Image | Pixels, name: str) -> tuple[Pixels, None]:
@@ -46,28 +57,35 @@ class SceneAugmentation:
         Args:
             bases: uint8 [3, h, w], each of its own size.
             seeds: of the samples.
-            targets: label maps uint8 [h, w], which say where a crop is varied.
+            targets: label maps uint8 [h, w], which say where a crop is varied; or records, such as the objects in an image.
 
         Raises:
-            ValueError: `cat_max_ratio` is asked for, and a target is not a label map.
+            ValueError: `cat_max_ratio` is asked for, and a target is an array or a number, but not a label map.
         """
-        images = np.empty((len(bases), 3, *self.size), np.uint8)
+        placements = self._placements(bases, seeds, targets)
+        images = np.empty((len(bases), 3, *placements[0].size), np.uint8)
         images[:] = np.array(self.fill, np.uint8)[:, None, None]
-        placements: list[ScenePlacement] = []
-        for image, base, seed, target in zip(images, bases, seeds, targets, strict=True):
-            placement = self.crop.draw(base.shape[1:], seed, self._labels(target, base.shape[1:]))
+        for image, base, placement in zip(images, bases, placements, strict=True):
             placement.paste(base, image)
-            placements.append(placement)
         view = images if self.with_view else None
         return Augmented(distorted(images, seeds) if self.is_distorted else images, view, placements)
 
+    def _placements(self, bases: Sequence[Pixels], seeds: Sequence[int], targets: Sequence[Any]) -> list[AnyPlacement]:
+        """Those of the samples, on the canvas that they share."""
+        drawn: list[AnyPlacement] = [
+            self.crop.draw(base.shape[1:], seed, self._labels(target, base.shape[1:]))
+            for base, seed, target in zip(bases, seeds, targets, strict=True)
+        ]
+        height, width = (max(sides) for sides in zip(*(placement.size for placement in drawn), strict=True))
+        return [placement._replace(size=(height, width)) for placement in drawn]
+
     def _labels(self, target: Any, size: tuple[int, int]) -> Pixels | None:
-        if self.crop.cat_max_ratio >= 1:
+        if self.cat_max_ratio >= 1 or isinstance(target, tuple | Mapping):
             return None
         if not isinstance(target, np.ndarray) or target.shape != size or target.dtype != np.uint8:
             shape = getattr(target, "shape", type(target).__name__)
             raise ValueError(
-                f"augment.cat_max_ratio={self.crop.cat_max_ratio} looks at label maps, and a target is {shape}; expected "
+                f"augment.cat_max_ratio={self.cat_max_ratio} looks at label maps, and a target is {shape}; expected "
                 f"uint8 {list(size)}, the size of its image; or set it to 1"
             )
         return target

@@ -16,6 +16,7 @@ from PIL import Image
 from robustvit.data.label_maps import IGNORED
 from robustvit.data.resizing import Size, Window, fitted_size, resize_image, resize_map
 from robustvit.runtime.randomness import keyed_seed
+from robustvit.training.augment.placement import each_mapped
 
 __all__ = ["SceneCrop", "ScenePlacement", "is_varied"]
 
@@ -75,6 +76,10 @@ class ScenePlacement(NamedTuple):
         if self.is_flipped:
             x = width - x[:, ::-1]
         return np.stack([x[:, 0], y[:, 0], x[:, 1], y[:, 1]], axis=1).astype(boxes.dtype)
+
+    def masks(self, masks: NDArray[Any]) -> NDArray[Any]:
+        """Masks [n, h, w] of objects in the image -> [n, H, W], by nearest pixels; 0 in the padding."""
+        return each_mapped(self.map, masks, self.size)
 
 
 class SceneCrop(NamedTuple):

@@ -92,6 +92,15 @@ class TrainingSamples:
             return [Decoded(image, target) for image, target in read]
         return [_decoded(*self._place(position)) for position in positions]
 
+    def target(self, position: int) -> Any:
+        """The target of one sample, whose image need not be decoded.
+
+        Raises:
+            UnreadablePictureError: it cannot be read.
+        """
+        part, place = self._place(position)
+        return part.samples.at(place).target()
+
     def reopen_files(self) -> None:
         """To be called in a new process: a tar file that is open in two processes has one place of reading for both."""
         for part in self.parts:

@@ -13,6 +13,8 @@ from torch import Tensor
 
 FOLDER = Path(__file__).parent / "reference" / "dense"
 SEGMENTERS: dict[str, dict] = json.loads(gzip.decompress((FOLDER / "segmentation_state_dicts.json.gz").read_bytes()))
+DETECTORS: dict[str, dict] = json.loads(gzip.decompress((FOLDER / "detection_state_dicts.json.gz").read_bytes()))
+DETECTION: dict[str, dict] = json.loads((FOLDER / "detection_outputs.json").read_text())
 SEGMENTATION: dict[str, dict] = json.loads((FOLDER / "segmentation_outputs.json").read_text())
 
 
@@ -20,8 +22,8 @@ def dense_keys(entry: dict[str, Any]) -> dict[str, list[int]]:
     """Name -> shape of every tensor in a published dense checkpoint."""
     backbone = entry["backbone"]
     classifier = STATE_DICTS[backbone["published"]]["keys"]
-    own = {name: shape for name, shape in classifier.items() if name not in backbone["without"]} | backbone["plus"]
-    return {f"backbone.{name}": shape for name, shape in own.items()} | entry["keys"]
+    own = {f"backbone.{name}": shape for name, shape in classifier.items() if name not in backbone["without"]}
+    return own | backbone["plus"] | entry["keys"]
 
 
 def dense_weights(entry: dict[str, Any], variant: str = "") -> dict[str, Tensor]:

@@ -14,6 +14,8 @@ from robustvit.models.heads.anchors import anchors_of, base_anchors, is_inside
 from robustvit.models.heads.assignment import Assigner
 from robustvit.models.heads.box_coder import BoxCoder, clip_boxes, giou_losses
 from robustvit.models.heads.region_heads import mask_targets, paste_masks
+from robustvit.models.heads.region_network import RegionNetwork, StageSettings
+from robustvit.models.heads.regions import moved
 from robustvit.models.heads.roi_pooling import pool_regions, region_levels
 
 PIECES = json.loads((FOLDER / "dense" / "detection_pieces.json").read_text())
@@ -108,3 +110,27 @@ def test_masks_are_pasted_as_published() -> None:
     noise = np.random.RandomState(66).standard_normal((2, 1, 28, 28)).astype("float32")
     pasted = paste_masks(torch.from_numpy(noise).sigmoid()[:, 0], torch.tensor(given["boxes"]), given["image"])
     assert pasted.sum((1, 2, 3)).tolist() == given["pixels_at_least_half"]
+
+
+def test_regions_move_by_their_own_class_and_labelled_boxes_stay_behind() -> None:
+    given = PIECES["refine"]
+    rois, deltas = torch.tensor(given["rois"]), torch.tensor(given["deltas"]).unflatten(1, (-1, 4))
+    coder, classes = BoxCoder(tuple(given["stds"])), torch.tensor(given["class"])
+    refined = moved(rois[:, 1:], torch.zeros(len(rois), 4), deltas, coder, tuple(given["image"]), classes)
+    for i, (expected, is_given) in enumerate(zip(given["refined"], given["is_ground_truth"], strict=True)):
+        own = refined[rois[:, 0] == i]
+        close(own[~torch.tensor(is_given, dtype=torch.bool)], expected, 1e-3)
+
+
+def test_objects_are_chosen_within_each_class_as_published() -> None:
+    given = PIECES["class_nms"]
+    boxes = torch.tensor(given["boxes"])
+    shifts = torch.tensor([0.0, 1.0, -1.0])  # of the boxes of the three classes
+    logits = torch.tensor(given["logits (last column: background)"])
+    network = RegionNetwork(4, 3, (4,), StageSettings((), most=1000), has_masks=False, head={})
+    all_boxes, size = boxes[:, None] + shifts[None, :, None], (60, 90)
+    found = network._chosen(all_boxes, logits.softmax(-1), size, size)
+    assert len(found.boxes) == given["kept_in_all"]
+    best = torch.tensor(given["max_per_image_6"])
+    assert found.labels[:6].tolist() == best[:, 0].tolist()
+    close(torch.cat([found.boxes, found.scores[:, None]], dim=1)[:6], best[:, 1:])

@@ -11,7 +11,7 @@ from timm.models import group_parameters
 from torch import Tensor, nn
 
 from robustvit.models.levels import Backbone, levels_of
-from robustvit.models.published_tensors import PUBLISHED_SEGMENTER, Weights
+from robustvit.models.published_tensors import PUBLISHED_DENSE, Weights
 from robustvit.models.weights_into import OwnNetwork, weight_rules, weights_of
 from robustvit.runtime.weights import CheckpointError
 
@@ -73,6 +73,11 @@ class DenseNetwork(OwnNetwork, nn.Module):
             )
         return levels_of(self.backbone, self.level_indices, images, self.multiple)
 
+    @property
+    def classifiers(self) -> tuple[str, ...]:
+        """None, but for those that a subclass has."""
+        return ()
+
     @torch.jit.ignore
     def set_grad_checkpointing(self, enable: bool = True) -> None:
         self.backbone.set_grad_checkpointing(enable)  # type: ignore[operator]
@@ -104,9 +109,10 @@ class DenseNetwork(OwnNetwork, nn.Module):
         Raises:
             CheckpointError: they are the authors', whose dense networks encode positions otherwise than this one.
         """
-        if PUBLISHED_SEGMENTER in weights and getattr(getattr(self.backbone, "pos_embed", None), "paired", False):
+        is_paired = getattr(getattr(self.backbone, "pos_embed", None), "paired", False)
+        if is_paired and any(name in weights for name in PUBLISHED_DENSE):
             raise CheckpointError(
-                "these are weights of a published segmenter, whose position encoding is not the classifier's; build the "
+                "these are weights of a published dense network, whose position encoding is not the classifier's; build the "
                 "network with paired_position=False (model.options.paired_position=false), or by `from_official`"
             )
         own = {name.removeprefix(_PREFIX): value for name, value in weights.items() if name.startswith(_PREFIX)}

@@ -9,10 +9,15 @@ from timm.models import is_model, split_model_name_tag
 from robustvit.models.names import OFFICIAL
 from robustvit.runtime.spelling import nearest
 
-__all__ = ["SEGMENTATION_HEADS", "DenseName", "dense_name", "is_dense"]
+__all__ = ["DETECTION_BACKBONE", "DETECTION_HEADS", "HEADS", "SEGMENTATION_HEADS", "DenseName", "dense_name", "is_dense"]
 
 SEGMENTATION_HEADS = ("segformer", "setr_pup", "setr_naive")
 """Heads of segmenters."""
+DETECTION_HEADS = ("faster_rcnn", "mask_rcnn", "cascade_rcnn", "cascade_mask_rcnn")
+"""Heads of detectors."""
+DETECTION_BACKBONE = "detection_backbone"
+"""In the place of a head: the levels of a detector alone."""
+HEADS = (*SEGMENTATION_HEADS, *DETECTION_HEADS)
 _ALIASES = {"setr_pup_aux2": "setr_pup"}
 """Published names of heads that differ in what their weights say anyway."""
 _ADDRESS = (":", "=")
@@ -40,9 +45,9 @@ def dense_name(name: str) -> DenseName | None:
         return None
     head, _, tag = rest.partition(".")
     head = _ALIASES.get(head, head)
-    if head in SEGMENTATION_HEADS:
+    if head in (*HEADS, DETECTION_BACKBONE):
         return DenseName(backbone, head, tag)
-    if hint := nearest(head, SEGMENTATION_HEADS):
+    if hint := nearest(head, HEADS):
         raise ValueError(f"there is no head {head!r}{hint}")
     return None
 

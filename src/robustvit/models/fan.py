@@ -78,12 +78,13 @@ class FAN(TokenLogits, Classifier):
         last_level: the fourth feature map of hybrids: "pool" (stride 32, 2x2 mean), "same" (stride 16, released segmentation)
             or "conv" (stride 32, 768 channels, released detection). FAN-ViT has a map per block; with "same", four: of three
             blocks, and after the class attention.
+        level_norms: a LayerNorm on each of the four feature maps of hybrids, as in STL's detectors.
         feature_block: the block whose output is the third feature map of hybrids; None takes the last one at stride 16.
         output_stride: only 32; asked for by libraries that dilate convolutional networks.
     """
 
     from_published = staticmethod(fan_weights)
-    late_parts = ("last_level",)
+    late_parts = ("last_level", "level_norms")
 
     patch_embed: ConvPatchEmbed | ConvNeXtStem
     pos_embed: nn.Module
@@ -123,6 +124,7 @@ class FAN(TokenLogits, Classifier):
         init_values: float = 1.0,
         head_init_scale: float = 1.0,
         last_level: LastLevel = "pool",
+        level_norms: bool = False,
         feature_block: int | None = None,
         output_stride: int = 32,
     ) -> None:
@@ -151,6 +153,10 @@ class FAN(TokenLogits, Classifier):
         self._init_weights(1.0 if token_head or token_fusion else head_init_scale)
         self._init_token_head(token_head, token_fusion)
         self._set_levels(last_level, feature_block)
+        if level_norms and self.last_level is None:
+            raise ValueError("level_norms=True is for networks with four feature maps; FAN-ViT has one per block")
+        widths = [level["num_chs"] for level in self.feature_info if level_norms]
+        self.level_norms = nn.ModuleList(nn.LayerNorm(width) for width in widths)
 
     def _build_classifier(self, num_heads: int, drop_rate: float, options: dict[str, Any]) -> None:
         """The class token, its attention, and what classifies it."""
@@ -271,10 +277,13 @@ class FAN(TokenLogits, Classifier):
         stem = self.patch_embed
         *stem_maps, z = stem.forward_levels(x) if isinstance(stem, ConvNeXtStem) else (stem(x),)
         maps = dict(enumerate(stem_maps))
-        if last in maps:
-            return maps, None
-        token_maps, features = self._token_levels(z, norm, last)
-        return maps | token_maps, features
+        features = None
+        if last not in maps:
+            token_maps, features = self._token_levels(z, norm, last)
+            maps |= token_maps
+        if self.level_norms:
+            maps = {i: _normed(z, self.level_norms[i]) for i, z in maps.items()}
+        return maps, features
 
     def _token_levels(self, z: Tensor, norm: bool, last: int | None) -> tuple[dict[int, Tensor], Tensor | None]:
         """The maps that come from tokens, up to level `last`, or with `last=None` all of them and the final features."""
@@ -314,6 +323,7 @@ class FAN(TokenLogits, Classifier):
             self.blocks = self.blocks[: max(needed, default=-1) + 1]
             self.downsample = self.downsample if len(self.blocks) > self.downsample_after + 1 else None
             self.last_level = None if self.last_level is None else nn.Identity()
+        self.level_norms = self.level_norms[: last + 1]
         if prune_norm:
             self.norm = nn.Identity()
         if prune_head:
@@ -325,6 +335,11 @@ class FAN(TokenLogits, Classifier):
             else:
                 self.cls_attn_blocks = nn.ModuleList()
         return take
+
+
+def _normed(z: Tensor, norm: nn.Module) -> Tensor:
+    """A map [B, C, H, W] normalised over its channels."""
+    return tokens_to_map(norm(map_to_tokens(z)), (z.shape[2], z.shape[3]))
 
 
 _VIT = network_cfg(first_conv="patch_embed.proj.0.0")

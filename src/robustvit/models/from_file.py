@@ -12,7 +12,7 @@ from robustvit.models.dense_names import is_dense
 from robustvit.models.names import OFFICIAL
 from robustvit.models.networks import build_network
 from robustvit.models.official import from_official
-from robustvit.models.published_tensors import PUBLISHED_SEGMENTER
+from robustvit.models.published_tensors import PUBLISHED_DENSE
 from robustvit.models.saved_folder import LOCAL, WEIGHT_FILES, network_beside
 from robustvit.models.weights_into import load_weights
 from robustvit.runtime.weights import CheckpointError, read_weights
@@ -26,9 +26,15 @@ _CLASSIFIERS = (
     "classifier.weight",
     "decode_head.classifier.weight",
     "decode_head.linear_pred.weight",
-    PUBLISHED_SEGMENTER,
+    "decode_head.conv_seg.weight",
 )
 """Where the number of classes of a checkpoint can be read, first found."""
+_DETECTORS = (
+    "regions.boxes.0.classes.weight",
+    "roi_head.bbox_head.0.fc_cls.weight",
+    "roi_head.bbox_head.fc_cls.weight",
+)
+"""The same of detectors, where the background is one more."""
 
 
 def network_from_file(name: str, file: Path, **options: Any) -> Any:
@@ -56,7 +62,7 @@ def network_from_file(name: str, file: Path, **options: Any) -> Any:
     described = network_beside(file)
     if described is not None and described in (name, getattr(OFFICIAL.get(name), "architecture", "")):
         name = f"{LOCAL}{file.parent}"
-    elif name in OFFICIAL or (is_dense(name) and PUBLISHED_SEGMENTER in weights):
+    elif name in OFFICIAL or (is_dense(name) and any(key in weights for key in PUBLISHED_DENSE)):
         return from_official(name, weights, **options)
     network = build_network(name, **options)
     try:
@@ -83,4 +89,7 @@ def _check_pooling(network: nn.Module, weights: Mapping[str, Tensor], file: Path
 def _stored_classes(weights: Mapping[str, Tensor]) -> int | None:
     """How many classes the classifier in a checkpoint has; None where that cannot be told."""
     heads = [weights[key] for key in _CLASSIFIERS if key in weights]
-    return int(heads[0].shape[0]) if heads and heads[0].ndim in (2, 4) else None
+    if heads and heads[0].ndim in (2, 4):
+        return int(heads[0].shape[0])
+    boxes = [weights[key] for key in _DETECTORS if key in weights]
+    return int(boxes[0].shape[0]) - 1 if boxes and boxes[0].ndim == 2 else None

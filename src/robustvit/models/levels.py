@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from timm.models._features import FeatureGetterNet
 from torch import Tensor, nn
 
+from robustvit.layers.convnext_stem import ConvNeXtStem
 from robustvit.models.building import build_by_name
 from robustvit.models.fan import FAN
 from robustvit.models.image_sizes import takes_option
@@ -52,7 +53,12 @@ class Backbone(NamedTuple):
 
 
 def build_backbone(
-    name: str, pretrained: bool = False, *, img_size: int | tuple[int, int] | None = None, **options: Any
+    name: str,
+    pretrained: bool = False,
+    *,
+    img_size: int | tuple[int, int] | None = None,
+    last_level: str = "same",
+    **options: Any,
 ) -> Backbone:
     """The backbone of a dense network.
 
@@ -60,6 +66,8 @@ def build_backbone(
         name: of a network of ours, the authors or timm.
         pretrained: with the weights of the classifier.
         img_size: for which those are built that do not take any size: RVT with masks.
+        last_level: the fourth map of FAN-Hybrid: "same" for segmenters, "conv" for detectors, or "pool"; others have their
+            own.
         options: of `create_model`.
 
     Raises:
@@ -68,7 +76,7 @@ def build_backbone(
     of_network = {key: value for key, value in options.items() if key != "checkpoint_path"}
     with torch.device("meta"):
         classifier = build_by_name(name, **of_network)
-    how = _any_size(classifier, options)
+    how = _any_size(classifier, options, last_level)
     if hasattr(classifier, "forward_intermediates"):
         how["feature_cls"] = "getter"  # the network itself, with its own names of tensors
     how |= dict(features_only=True, out_indices=_chosen(classifier, how))
@@ -164,11 +172,12 @@ def levels_of(network: nn.Module, indices: Sequence[int] | None, images: Tensor,
     return network.forward_intermediates(images, indices=list(indices), intermediates_only=True)  # type: ignore[operator]
 
 
-def _any_size(classifier: nn.Module, options: dict[str, Any]) -> dict[str, Any]:
+def _any_size(classifier: nn.Module, options: dict[str, Any], last_level: str) -> dict[str, Any]:
     """What makes a network take images of any size, and FAN give the four maps that were published."""
     wanted: dict[str, Any] = dict(dynamic_img_size=True, dynamic_img_pad=True, strict_img_size=False)
     if isinstance(classifier, FAN):
-        wanted = dict(last_level="same") if classifier.downsample is None else {}
+        is_hybrid = isinstance(classifier.patch_embed, ConvNeXtStem)
+        wanted = dict(last_level=last_level if is_hybrid else "same") if classifier.downsample is None else {}
     return {key: value for key, value in wanted.items() if key not in options and takes_option(classifier, key)}
 
 

@@ -6,18 +6,22 @@ from pathlib import Path
 from typing import Any
 
 from robustvit.models.building import build_by_name, note_size
-from robustvit.models.dense_names import DenseName, dense_name
+from robustvit.models.dense import DenseNetwork
+from robustvit.models.dense_names import DETECTION_BACKBONE, DETECTION_HEADS, DenseName, dense_name
+from robustvit.models.detector import OPTIONS as DETECTOR_OPTIONS
+from robustvit.models.detector import build_detector
 from robustvit.models.levels import build_backbone
 from robustvit.models.saved_folder import LOCAL, buildable, read_saved_config, weights_in
+from robustvit.models.segmenter import OPTIONS as SEGMENTER_OPTIONS
 from robustvit.models.segmenter import build_segmenter
 from robustvit.models.sources import weights_file
 from robustvit.models.weights_into import load_weights
 
 __all__ = ["build_network"]
 
-HEAD_OPTIONS = ("embed_dim", "head_drop_rate", "auxiliary_units")
+HEAD_OPTIONS = frozenset(DETECTOR_OPTIONS).union(*SEGMENTER_OPTIONS.values())
 """Arguments that are of the head, not of the backbone."""
-CITYSCAPES_CLASSES = 19
+CITYSCAPES_CLASSES, COCO_CLASSES = 19, 80
 
 
 def build_network(name: str, pretrained: bool = False, **options: Any) -> Any:
@@ -36,7 +40,7 @@ def _dense(
     name: DenseName,
     pretrained: bool,
     *,
-    num_classes: int = CITYSCAPES_CLASSES,
+    num_classes: int | None = None,
     backbone_weights: str | Path | None = None,
     **options: Any,
 ) -> Any:
@@ -45,12 +49,21 @@ def _dense(
         raise ValueError(f"{name} is a dense network, which has `forward_features`; give {name.backbone} for features_only")
     if options.pop("token_head", False) or options.pop("token_fusion", False):
         raise ValueError(f"{name} has no classifier of tokens; leave token_head and token_fusion out")
+    detects = name.head in (*DETECTION_HEADS, DETECTION_BACKBONE)
+    if num_classes is None:
+        num_classes = COCO_CLASSES if detects else CITYSCAPES_CLASSES
     if num_classes < 1:
         raise ValueError(f"num_classes={num_classes} is not possible for {name}; give at least 1")
     size = options.pop("img_size", None)
     of_head = {key: options.pop(key) for key in HEAD_OPTIONS if key in options}
-    backbone = build_backbone(name.backbone, pretrained, img_size=size, **options)
-    network = build_segmenter(name.head, backbone, num_classes, **of_head)
+    if unknown := [key for key in of_head if key not in (DETECTOR_OPTIONS if detects else SEGMENTER_OPTIONS[name.head])]:
+        known = DETECTOR_OPTIONS if detects else SEGMENTER_OPTIONS[name.head]
+        raise ValueError(f"{name.head} has no option {unknown[0]}; it has {', '.join(known)}")
+    level = "conv" if detects else "same"
+    backbone = build_backbone(name.backbone, pretrained, img_size=size, last_level=options.pop("last_level", level), **options)
+    if name.head == DETECTION_BACKBONE:
+        return DenseNetwork(backbone, 0)
+    network: Any = (build_detector if detects else build_segmenter)(name.head, backbone, num_classes, **of_head)
     network.pretrained_cfg["architecture"] = str(name)
     if backbone_weights is not None:
         network.initialise_backbone(weights_file(backbone_weights))

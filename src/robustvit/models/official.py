@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from robustvit.models.building import build_by_name
-from robustvit.models.dense_names import DenseName, dense_name
+from robustvit.models.dense_names import DETECTION_BACKBONE, DETECTION_HEADS, DenseName, dense_name
 from robustvit.models.names import OFFICIAL, OfficialNetwork
 from robustvit.models.networks import build_network
 from robustvit.models.published_tensors import without_single_branch
@@ -32,9 +32,10 @@ def from_official(
     """A network with published weights.
 
     Args:
-        published_name: the authors' name, such as `fan_tiny_12_p16_224` or `tap_rvt_base_plus`; of a segmenter with its head,
-            `tap_fan_base_16_p4_hybrid/segformer`. What its file has and nothing reads is left out; `dropped_weights` of the
-            network names it.
+        published_name: the authors' name, such as `fan_tiny_12_p16_224` or `tap_rvt_base_plus`; of a segmenter or detector
+            with its head, `tap_fan_base_16_p4_hybrid/segformer`, `fan_small_12_p4_hybrid/cascade_mask_rcnn`. STL's are
+            `stl_fan_small_12_p4_hybrid/...`; of these the backbone alone is `.../detection_backbone`. What its file
+            has and nothing reads is left out; `dropped_weights` of the network names it.
         source: checkpoint file, or a state dict, also inside `state_dict`, `state_dict_ema`, `model` or with `module.` before
             its names. Files are read as weights only.
         num_classes: another number than the checkpoint's starts a fresh classifier.
@@ -48,13 +49,13 @@ def from_official(
         >>> model = from_official("tap_fan_base_16_p4_hybrid", "tapadl_fan_base.pth.tar").eval()
     """
     dense = dense_name(published_name)
-    backbone = published_name if dense is None else dense.backbone
+    backbone = published_name if dense is None else published_backbone(dense)
     if backbone not in OFFICIAL:
         same = [name for name, network in OFFICIAL.items() if network.architecture == backbone]
         hint = f"; the authors call it {' or '.join(same)}" if same else nearest(backbone, OFFICIAL)
         raise ValueError(f"{backbone!r} is not a published name{hint or '; robustvit.OFFICIAL lists them'}")
     if dense is not None:
-        return _published_segmenter(dense, source, num_classes, use_ema, model_args)
+        return _published_dense(dense._replace(backbone=backbone), source, num_classes, use_ema, model_args)
     network = OFFICIAL[published_name]
     given = weights_of(source, use_ema)
     arguments = {**network.model_args, **_inferred_arguments(given, network)}
@@ -65,14 +66,30 @@ def from_official(
     return model
 
 
-def _published_segmenter(
+_STL = "stl_"
+_OTHER_NAMES = {"fan_base_12_p4_hybrid": "fan_base_16_p4_hybrid", "fan_large_12_p4_hybrid": "fan_large_16_p4_hybrid"}
+"""What the authors' detection programs call their networks -> what the others call them."""
+
+
+def published_backbone(name: DenseName) -> str:
+    """The published classifier that a published dense network is made of. STL's may differ by norms of its levels, which their
+    weights tell."""
+    own = name.backbone.removeprefix(_STL)
+    return _OTHER_NAMES.get(own, own)
+
+
+def _published_dense(
     name: DenseName, source: str | Path | Mapping[str, Any], num_classes: int | None, use_ema: bool, model_args: dict[str, Any]
 ) -> Any:
-    """A published segmenter. Its position encoding is not the classifier's, its levels are those of the authors' programs."""
+    """Its position encoding is not the classifier's, its levels are those of the authors' programs."""
     given = without_single_branch(weights_of(source, use_ema))
-    arguments: dict[str, Any] = dict(num_classes=_published_classes(given), paired_position=False)
+    arguments: dict[str, Any] = dict(paired_position=False)
+    if name.head != DETECTION_BACKBONE:
+        arguments["num_classes"] = _published_classes(given, detects=name.head in DETECTION_HEADS)
     if name.head == "setr_pup":
         arguments["auxiliary_units"] = 2 if "auxiliary_head.0.up_convs.1.0.conv.weight" in given else 1
+    if any(key.startswith("backbone.out_norm") for key in given):
+        arguments["level_norms"] = True
     if num_classes is not None:
         arguments["num_classes"] = num_classes
     network = build_network(str(name), **{**arguments, **model_args})
@@ -81,7 +98,15 @@ def _published_segmenter(
     return network
 
 
-def _published_classes(weights: Mapping[str, Tensor]) -> int:
+def _published_classes(weights: Mapping[str, Tensor], *, detects: bool) -> int:
+    """Without the background that detectors count."""
+    if detects:
+        boxes = next(
+            (w for n, w in weights.items() if n.startswith("roi_head.bbox_head.") and n.endswith("fc_cls.weight")), None
+        )
+        if boxes is None or boxes.ndim != 2:
+            raise CheckpointError("these weights have no box head (roi_head.bbox_head); give a published detector's")
+        return int(boxes.shape[0]) - 1
     heads = [
         weights[f"decode_head.{layer}.weight"]
         for layer in ("linear_pred", "conv_seg")

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 __all__ = [
-    "PUBLISHED_SEGMENTER",
+    "PUBLISHED_DENSE",
     "Weights",
+    "detection_head_weights",
     "fan_swin_weights",
     "fan_weights",
     "rvt_variant",
@@ -27,8 +28,8 @@ __all__ = [
 Weights = dict[str, Tensor]
 """A state dict: name -> tensor."""
 
-PUBLISHED_SEGMENTER = "decode_head.conv_seg.weight"
-"""A tensor that every published segmenter has; SegFormer's do not use it."""
+PUBLISHED_DENSE = ("decode_head.conv_seg.weight", "neck.lateral_convs.0.conv.weight")
+"""Tensors that every published segmenter, or detector, has; the first one is not used by SegFormer's."""
 _TAP = (r"\.dilation_predictor\.proj\.", ".tap.predictor.")
 _CHANNEL = [
     (r"\.mlp\.mlp_v\.", ".channel.mlp."),
@@ -46,6 +47,8 @@ _FAN = [
     _TAP,
     (r"^blocks\.\d+\.downsample\.", "downsample."),
     (r"^aux_head\.", "token_head."),
+    (r"^learnable_downsample\.", "last_level."),
+    (r"^out_norm(\d)\.", r"level_norms.\1."),
     *_CHANNEL,
 ]
 _FAN_SWIN = [(pattern, ours.replace(".channel.", ".mlp.")) for pattern, ours in _CHANNEL if not pattern.startswith("^")]
@@ -70,6 +73,25 @@ _SEGMENTATION = [
     (r"^auxiliary_head\.", "auxiliary_heads."),
     (r"\.up_convs\.(\d+)\.0\.", r".units.\1."),
     (r"\.bn\.", ".norm."),
+]
+
+_DETECTION = [
+    (r"^neck\.lateral_convs\.(\d)\.conv\.", r"pyramid.laterals.\1."),
+    (r"^neck\.fpn_convs\.(\d)\.conv\.", r"pyramid.outputs.\1."),
+    (r"^rpn_head\.rpn_conv\.", "proposals.conv."),
+    (r"^rpn_head\.rpn_cls\.", "proposals.scores."),
+    (r"^rpn_head\.rpn_reg\.", "proposals.deltas."),
+    (r"^roi_head\.(bbox|mask)_head\.(?!\d)", r"roi_head.\1_head.0."),  # of a single stage
+    (r"^roi_head\.bbox_head\.", "regions.boxes."),
+    (r"^roi_head\.mask_head\.", "regions.masks."),
+    (r"\.shared_convs\.(\d)\.conv\.", r".units.\1.conv."),
+    (r"\.shared_convs\.(\d)\.bn\.", r".units.\1.norm."),
+    (r"\.shared_fcs\.", ".linears."),
+    (r"\.fc_cls\.", ".classes."),
+    (r"\.fc_reg\.", ".deltas."),
+    (r"\.convs\.(\d)\.conv\.", r".convs.\1."),
+    (r"\.upsample\.", ".enlarge."),
+    (r"\.conv_logits\.", ".classes."),
 ]
 
 
@@ -108,6 +130,11 @@ def segmentation_head_weights(weights: Mapping[str, Tensor]) -> Weights:
     has_classifier = any(name.startswith("decode_head.linear_pred.") for name in weights)
     rules = _SEGMENTATION if has_classifier else [*_SEGMENTATION, (r"\.conv_seg\.", ".classifier.")]
     return _renamed({name: _flat(name, value) for name, value in weights.items()}, rules)
+
+
+def detection_head_weights(weights: Mapping[str, Tensor]) -> Weights:
+    """Of the feature pyramid, the proposals, and the box and mask heads of one stage or several."""
+    return _renamed(weights, _DETECTION)
 
 
 def _flat(name: str, value: Tensor) -> Tensor:

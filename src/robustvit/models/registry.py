@@ -11,7 +11,7 @@ from timm.models import split_model_name_tag
 
 from robustvit.layers.token_pooling import TapBlocks, TapKind
 from robustvit.models.building import OURS
-from robustvit.models.dense_names import SEGMENTATION_HEADS, dense_name
+from robustvit.models.dense_names import HEADS, dense_name
 from robustvit.models.dense_weights import fetched, whole_weights
 from robustvit.models.from_file import network_from_file
 from robustvit.models.networks import build_network
@@ -30,14 +30,14 @@ _JAX = (".npz", ".npy")
 def list_models(pattern: str = "*", *, pretrained: bool = False) -> list[str]:
     """Names of our networks that match a shell pattern, small to large; with their tags where only `pretrained` are wanted.
 
-    A pattern with a slash asks for dense networks: `*/segformer`, `fan_hybrid_*/*`.
+    A pattern with a slash asks for dense networks: `*/segformer`, `fan_hybrid_*/cascade_mask_rcnn`.
     """
     backbones, slash, heads = pattern.rpartition("/")
     if slash:
         if pretrained:
             tagged = [(name, SHIPPED_TAG) for name in SHIPPED_FOLDERS] + [(w.architecture, w.tag) for w in PUBLISHED]
             return [f"{name}.{tag}" for name, tag in tagged if fnmatch(name, pattern) or fnmatch(f"{name}.{tag}", pattern)]
-        fitting = [head for head in SEGMENTATION_HEADS if fnmatch(head, heads)]
+        fitting = [head for head in HEADS if fnmatch(head, heads)]
         return [f"{name}/{head}" for name in OURS if fnmatch(name, backbones) for head in fitting]
     names = timm.list_models(pattern, pretrained=pretrained)
     ours = [name for name in names if split_model_name_tag(name)[0] in OURS]
@@ -59,8 +59,9 @@ def create_model(
     Args:
         name: one of ours (`fan_hybrid_small`, with a tag `fan_hybrid_base.tapadl_in1k`), a published name
             (`tap_rvt_base_plus`), any timm name (`deit_small_patch16_224`), `hf-hub:ID` or `local-dir:FOLDER`. With weights:
-            NAME=FILE, or FILE, a checkpoint that says which network it is of. Segmenters are BACKBONE/HEAD, with any of these
-            as backbone and `segformer`, `setr_pup` or `setr_naive` as head.
+            NAME=FILE, or FILE, a checkpoint that says which network it is of. Segmenters and detectors are BACKBONE/HEAD, with
+            any of these as backbone, and `segformer`, `setr_pup` or `setr_naive`, or `faster_rcnn`, `mask_rcnn`,
+            `cascade_rcnn` or `cascade_mask_rcnn` as head.
         pretrained: fetch weights.
         tap: number of TAP branches (4 in the paper) or one of its alternatives, see `build_token_pooling`.
         tap_blocks: "all", "shallow" (first 30 %), "deep" (the rest) or block indices.
@@ -68,10 +69,11 @@ def create_model(
         token_fusion: `forward` returns STL's published fusion of class and token logits.
         **kwargs: as for `timm.create_model`: num_classes, in_chans, img_size, drop_path_rate, features_only, ... Networks that
             take any size, as CNNs do, take `img_size` too; `pretrained_cfg` notes it. `checkpoint_path` is FILE. Of
-            segmenters: `embed_dim` (width of the head), `head_drop_rate`, `auxiliary_units` (of setr_pup), `last_level` (of
-            FAN), and `backbone_weights`, a file of a classifier that the backbone starts from. `pretrained` is about the
-            backbone, too, unless the name has a tag of weights of the whole segmenter, or weights come with the package
-            (`fan_hybrid_base/segformer.tapadl_cityscapes`, `fan_hybrid_nano/segformer`).
+            segmenters: `embed_dim` (width of the head), `head_drop_rate`, `auxiliary_units` (of setr_pup). Of detectors:
+            `width`, `hidden`, `anchor_scale`, `region_samples` and `score_threshold`, see `build_detector`. Of both:
+            `last_level` (of FAN), and `backbone_weights`, a file of a classifier that the backbone starts from. `pretrained`
+            is about the backbone, too, unless the name has a tag of weights of the whole network, or weights come with the
+            package (`fan_hybrid_base/segformer.tapadl_cityscapes`, `fan_hybrid_nano/segformer`).
     """
     asked = dict(tap=tap, tap_blocks=tap_blocks, token_head=token_head, token_fusion=token_fusion)
     defaults = dict(tap=None, tap_blocks="all", token_head=False, token_fusion=False)

@@ -144,11 +144,9 @@ def build_segmenter(head: str, backbone: Backbone, num_classes: int, **options: 
         options: `embed_dim` (width of the head); of segformer `head_drop_rate`; of setr_pup `auxiliary_units` (1 or 2).
 
     Raises:
-        ValueError: the head has no such option, or it cannot have that value.
+        ValueError: an option has a value that is not possible.
     """
     for name, value in options.items():
-        if name not in OPTIONS[head]:
-            raise ValueError(f"{head} has no option {name}; it has {', '.join(OPTIONS[head])}")
         if name in ("embed_dim", "auxiliary_units") and value is not None and value < 1:
             raise ValueError(f"{name}={value} is not possible for {head}; give at least 1")
     return _HEADS[head](backbone, num_classes, **options)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 __all__ = ["PYRAMID_STRIDES", "FeaturePyramid"]
 
 PYRAMID_STRIDES = (4, 8, 16, 32, 64)
+"""Of the maps; the last one is only for proposals."""
 
 
 class FeaturePyramid(nn.Module):

@@ -38,5 +38,5 @@ def pool_regions(maps: Sequence[Tensor], strides: Sequence[int], boxes: Sequence
         places = (levels == i).nonzero().flatten()
         if len(places) or level.requires_grad:  # an unread map still gets its gradient, which is 0
             own = roi_align(level, regions[places].to(level.dtype), side, 1 / stride, sampling_ratio=0, aligned=True)
-            pooled = pooled.index_put((places,), own)
+            pooled = pooled.index_put((places,), own.to(pooled.dtype))
     return pooled

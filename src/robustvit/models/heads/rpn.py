@@ -88,10 +88,10 @@ class RegionProposals(nn.Module):
         before, _ = self._limits()
         anchors, found = self.anchors(scores), []
         for logits, offsets, boxes in zip(map(_rows, scores), map(_offsets, deltas), anchors, strict=True):
-            logits = logits.float()
-            best, places = logits.topk(min(before, logits.shape[1]), dim=1)
+            best, places = logits.float().sigmoid().sort(dim=1, descending=True, stable=True)  # many tie close to 1
+            best, places = best[:, :before], places[:, :before]
             chosen = offsets.float().gather(1, places[:, :, None].expand(-1, -1, 4))
-            found.append((best.sigmoid(), self.coder.decode(boxes[places], chosen)))
+            found.append((best, self.coder.decode(boxes[places], chosen)))
         return [self._chosen([(s[i], boxes[i]) for s, boxes in found], size) for i, size in enumerate(sizes)]
 
     def _limits(self) -> tuple[int, int]:
@@ -121,7 +121,7 @@ class RegionProposals(nn.Module):
         offsets = torch.cat([_offsets(z) for z in deltas], dim=1).float()  # B anchors 4
         anchors = torch.cat(self.anchors(scores))
         rows = [self._image_losses(*row, anchors) for row in zip(logits, offsets, sizes, labelled, strict=True)]
-        return {name: torch.stack([row[name] for row in rows]) for name in ("rpn_cls", "rpn_box")}
+        return {name: torch.stack([row[name] for row in rows]) for name in ("loss_objectness", "loss_rpn_box_reg")}
 
     def _image_losses(
         self, logits: Tensor, offsets: Tensor, size: Size, labelled: Tensor, anchors: Tensor
@@ -137,7 +137,7 @@ class RegionProposals(nn.Module):
         targets = self.coder.encode(anchors[positive], labelled[assigned[chosen.positive]])
         box = F.smooth_l1_loss(offsets[positive], targets, reduction="sum", beta=settings.beta)
         count = score.new_tensor(len(everything))
-        return {"rpn_cls": torch.stack([score, count]), "rpn_box": torch.stack([box, count])}
+        return {"loss_objectness": torch.stack([score, count]), "loss_rpn_box_reg": torch.stack([box, count])}
 
 
 def _rows(scores: Tensor) -> Tensor:

@@ -1,0 +1,246 @@
+"""Detectors: a backbone of any family, a feature pyramid, region proposals, and heads that name and outline the regions.
+
+As torchvision's detectors: losses in training, a list of dictionaries in evaluation. Unlike there, `num_classes` and labels do
+not count the background, and images come normalised (the `detection` task resizes, normalises and pads them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from robustvit.models.dense import DenseNetwork
+from robustvit.models.heads.assignment import Assigner
+from robustvit.models.heads.box_coder import BoxCoder
+from robustvit.models.heads.fpn import PYRAMID_STRIDES, FeaturePyramid
+from robustvit.models.heads.region_heads import paste_masks
+from robustvit.models.heads.region_network import Detections, RegionNetwork, StageSettings
+from robustvit.models.heads.regions import Stage, Target
+from robustvit.models.heads.rpn import RegionProposals, RegionSettings
+from robustvit.models.levels import Backbone
+from robustvit.models.published_tensors import detection_head_weights
+
+__all__ = ["CANVAS", "OPTIONS", "Detector", "build_detector"]
+
+CANVAS = 32
+"""Images of a list are padded, below and on the right, to multiples of so many pixels."""
+_NARROW = 128
+"""A network none of whose first three levels has more channels gets narrow heads: the nano sizes."""
+Size = tuple[int, int]
+Images = Tensor | Sequence[Tensor]
+
+
+class Detector(DenseNetwork):
+    """A backbone with a pyramid, proposals and region heads.
+
+    Args:
+        backbone: what gives the levels.
+        num_classes: without background.
+        width: of the pyramid.
+        proposals: how regions are proposed.
+        regions: how they are learned and chosen.
+        has_masks: whether objects are outlined.
+        head: options of `BoxHead`.
+    """
+
+    task = "detection"
+    from_published = staticmethod(detection_head_weights)
+    called_besides_forward = ("image_losses", "detect", "forward_patches")
+    """Methods by which it, or a block of it, is called in training; a sharded network must know them."""
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        num_classes: int,
+        *,
+        width: int,
+        proposals: RegionSettings,
+        regions: StageSettings,
+        has_masks: bool,
+        head: Mapping[str, Any],
+    ) -> None:
+        super().__init__(backbone, num_classes)
+        self.has_masks = has_masks
+        self.pyramid = FeaturePyramid(backbone.channels, backbone.strides, width)
+        self.proposals = RegionProposals(width, PYRAMID_STRIDES, proposals)
+        strides = PYRAMID_STRIDES[:-1]
+        self.regions = RegionNetwork(width, num_classes, strides, regions, has_masks=has_masks, head=dict(head))
+
+    @property
+    def classifiers(self) -> tuple[str, ...]:
+        boxes = [f"regions.boxes.{i}.{layer}" for i in range(len(self.regions.boxes)) for layer in ("classes", "deltas")]
+        return (*boxes, *(f"regions.masks.{i}.classes" for i in range(len(self.regions.masks))))
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Fresh classifiers for `num_classes`."""
+        self.num_classes = num_classes
+        self.regions.reset_classifier(num_classes)
+
+    def forward_pyramid(self, levels: Sequence[Tensor]) -> list[Tensor]:
+        """The levels of `forward_features` -> five maps [B, width, H_i, W_i] of strides 4 to 64."""
+        return self.pyramid(levels)
+
+    def forward_rpn(self, pyramid: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        """Objectness logits [B, 3, H_i, W_i] and offsets [B, 12, H_i, W_i] of the anchors of each map."""
+        return self.proposals(pyramid)
+
+    def forward(
+        self,
+        images: Images,
+        targets: Sequence[Target] | None = None,
+        *,
+        sizes: Sequence[Size] | None = None,
+        originals: Sequence[Size] | None = None,
+    ) -> Any:
+        """Normalised images -> losses in training, objects in evaluation.
+
+        Args:
+            images: [B, 3, H, W], or a list of [3, h, w], which are padded with zeros to one size.
+            targets: in training, of each image {"boxes": [m, 4], "labels": int64 [m], "masks": [m, h, w]}; boxes are x1, y1,
+                x2, y2 in pixels.
+            sizes: (h, w) of the images without padding; by default, there is none in a tensor.
+            originals: in evaluation, (h, w) of the images before they were resized, in whose pixels the answer is; by default
+                they were not.
+
+        Returns:
+            In training {name: loss}; in evaluation, of each image {"boxes": [n, 4], "scores": [n], "labels": int64 [n] and,
+            where the network has them, "masks": bool [n, 1, h, w]}.
+        """
+        images, sizes = batched(images, sizes)
+        if self.training:
+            if targets is None:
+                raise ValueError("a detector in training mode needs targets; call eval() for its answers")
+            totals = {name: loss.sum(0) for name, loss in self.image_losses(images, targets, sizes).items()}
+            return {name: total / count.clamp(min=1) for name, (total, count) in totals.items()}
+        originals = sizes if originals is None else originals
+        found = self.detect(images, sizes, originals)
+        return [_answer(own, original) for own, original in zip(found, originals, strict=True)]
+
+    def image_losses(
+        self, images: Tensor, targets: Sequence[Target], sizes: Sequence[Size] | None = None
+    ) -> dict[str, Tensor]:
+        """Name of a loss -> [B, 2]: of each image a weighted sum, and what the sum over all images is divided by."""
+        sizes = whole_sizes(images) if sizes is None else sizes
+        targets = [self._checked(target, size) for target, size in zip(targets, sizes, strict=True)]
+        pyramid = self.forward_pyramid(self.forward_features(images))
+        scores, deltas = self.forward_rpn(pyramid)
+        losses = self.proposals.losses(scores, deltas, sizes, [target["boxes"] for target in targets])
+        proposals = [boxes for boxes, _ in self.proposals.proposals(scores, deltas, sizes)]
+        return losses | self.regions.losses(pyramid, proposals, targets, sizes)
+
+    def detect(self, images: Tensor, sizes: Sequence[Size], originals: Sequence[Size]) -> list[Detections]:
+        """The objects in normalised images [B, 3, H, W]; `forward` explains sizes and originals."""
+        pyramid = self.forward_pyramid(self.forward_features(images))
+        proposals = self.proposals.proposals(*self.forward_rpn(pyramid), sizes)
+        return self.regions.detect(pyramid, [boxes for boxes, _ in proposals], sizes, originals)
+
+    def _checked(self, target: Target, size: Size) -> Target:
+        """Raises ValueError for a target that cannot be learned."""
+        boxes, labels = target["boxes"], target["labels"]
+        if boxes.ndim != 2 or boxes.shape[1] != 4 or len(boxes) != len(labels):
+            raise ValueError(
+                f"a target has boxes {list(boxes.shape)} and labels {list(labels.shape)}; expected [m, 4] and [m]"
+            )
+        if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < self.num_classes:
+            raise ValueError(
+                f"a target has the labels {sorted(set(labels.tolist()))[:8]}; expected 0 to {self.num_classes - 1}, without "
+                "background"
+            )
+        if not (boxes[:, 2:] > boxes[:, :2]).all():
+            raise ValueError("a target has boxes without area; expected x1 < x2 and y1 < y2")
+        if self.has_masks and ("masks" not in target or len(target["masks"]) != len(boxes)):
+            raise ValueError('a target has no masks; give "masks" [m, h, w], or train a detector of boxes alone')
+        return {**target, "boxes": boxes.float()}
+
+
+def whole_sizes(images: Tensor) -> list[Size]:
+    """(H, W) of each image of a batch."""
+    return [(images.shape[2], images.shape[3])] * len(images)
+
+
+def batched(images: Images, sizes: Sequence[Size] | None) -> tuple[Tensor, Sequence[Size]]:
+    """A batch, and the sizes of its images without padding."""
+    if isinstance(images, Tensor):
+        return images, whole_sizes(images) if sizes is None else sizes
+    own = [(image.shape[1], image.shape[2]) for image in images]
+    H, W = (-(-max(sides) // CANVAS) * CANVAS for sides in zip(*own, strict=True))
+    padded = [F.pad(image, (0, W - image.shape[2], 0, H - image.shape[1])) for image in images]
+    return torch.stack(padded), own if sizes is None else sizes
+
+
+def _answer(found: Detections, size: Size) -> dict[str, Tensor]:
+    answer = {"boxes": found.boxes, "scores": found.scores, "labels": found.labels}
+    return answer if found.masks is None else answer | {"masks": paste_masks(found.masks, found.boxes, size)}
+
+
+CASCADE = tuple(
+    Stage(Assigner(iou, iou), BoxCoder((xy, xy, wh, wh)), weight)
+    for iou, xy, wh, weight in ((0.5, 0.1, 0.2, 1.0), (0.6, 0.05, 0.1, 0.5), (0.7, 0.033, 0.067, 0.25))
+)
+"""As published: thresholds, deviations of the offsets, weights."""
+SINGLE = (Stage(Assigner(0.5, 0.5, 0.5), BoxCoder((0.1, 0.1, 0.2, 0.2))),)
+"""Of Mask R-CNN, with low-quality matches."""
+_CASCADE = dict(proposals=RegionSettings(), regions=StageSettings(CASCADE), head=dict(convs=4, linears=1))
+_SINGLE = dict(
+    proposals=RegionSettings(crosses_edge=True, beta=0.0, after=(1000, 1000)),
+    regions=StageSettings(SINGLE, box_loss="l1"),
+    head=dict(convs=0, linears=2),
+)
+_HEADS: Mapping[str, Mapping[str, Any]] = {
+    "faster_rcnn": dict(_SINGLE, has_masks=False),
+    "mask_rcnn": dict(_SINGLE, has_masks=True),
+    "cascade_rcnn": dict(_CASCADE, has_masks=False),
+    "cascade_mask_rcnn": dict(_CASCADE, has_masks=True),
+}
+OPTIONS = ("width", "hidden", "anchor_scale", "region_samples", "score_threshold")
+"""What detectors can be built with."""
+
+
+def build_detector(
+    head: str,
+    backbone: Backbone,
+    num_classes: int,
+    *,
+    width: int | None = None,
+    hidden: int | None = None,
+    anchor_scale: float = 8.0,
+    region_samples: int = 512,
+    score_threshold: float = 0.05,
+) -> Detector:
+    """The detector of a head of `DETECTION_HEADS`.
+
+    Args:
+        head: its name.
+        backbone: of `build_backbone`.
+        num_classes: without background.
+        width: of the pyramid; by default 256, and 64 for nano sizes.
+        hidden: width of the linear layers of the box heads; by default 1024, and 256 for nano sizes.
+        anchor_scale: side of an anchor over the stride of its map: 8 for objects of 32 pixels and more.
+        region_samples: regions of an image that a stage learns from.
+        score_threshold: that detections must exceed.
+
+    Raises:
+        ValueError: an option has a value that is not possible.
+    """
+    given = dict(width=width, hidden=hidden, anchor_scale=anchor_scale, region_samples=region_samples)
+    for name, value in given.items():
+        if value is not None and value <= 0:
+            raise ValueError(f"{name}={value} is not possible for {head}; give more than 0")
+    if not 0 <= score_threshold < 1:
+        raise ValueError(f"score_threshold={score_threshold} is not possible for {head}; give 0 or more and less than 1")
+    is_narrow = max(backbone.channels[:3]) <= _NARROW
+    parts = _HEADS[head]
+    return Detector(
+        backbone,
+        num_classes,
+        width=width or (64 if is_narrow else 256),
+        proposals=replace(parts["proposals"], anchor_scale=anchor_scale),
+        regions=replace(parts["regions"], samples=region_samples, score=score_threshold),
+        has_masks=parts["has_masks"],
+        head={**parts["head"], "hidden": hidden or (256 if is_narrow else 1024)},
+    )

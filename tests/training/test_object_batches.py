@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from refusals import refused
 from toy_objects import SceneObjects, ToyDetection
 
+from robustvit.data.layouts import LayoutError
 from robustvit.data.normalisation import Normalisation
 from robustvit.data.samples import Sample, UnreadablePictureError
 from robustvit.training.augment.placement import Placement
@@ -167,3 +169,13 @@ def test_a_base_whose_target_was_placed_with_it_is_not_kept() -> None:
     ((_, target),) = kept.get([0])  # type: ignore[misc]
     assert target["size"].tolist() == [20, 30]
     assert not kept.is_filled.any()
+
+
+def test_a_set_says_which_of_its_images_are_learned_from() -> None:
+    samples = SceneObjects(6)
+    samples.learnable = lambda: [1, 4, 5]  # type: ignore[attr-defined]
+    chosen = training_samples(Given(samples), DataConfig(), seed=0)
+    assert [chosen.id(i) for i in range(len(chosen))] == ["1", "4", "5"]
+    samples.learnable = list  # type: ignore[attr-defined]
+    with refused(LayoutError, "6 images"):
+        training_samples(Given(samples), DataConfig(), seed=0)

@@ -46,6 +46,11 @@ class _Part:
     samples: Any
     prefix: str = ""
 
+    def positions(self) -> NDArray[np.int64]:
+        """Those to learn from: all, unless the set has a method `learnable` that says which."""
+        learnable = getattr(self.samples, "learnable", None)
+        return np.arange(len(self.samples)) if learnable is None else np.asarray(learnable(), np.int64)
+
     def drawn_at(self, size: tuple[int, int]) -> _Part:
         return replace(self, samples=self.samples.at_size(size)) if hasattr(self.samples, "at_size") else self
 
@@ -61,7 +66,7 @@ class TrainingSamples:
     def __init__(self, parts: Sequence[_Part], classes: Sequence[str], outputs: int) -> None:
         self.parts, self.classes, self.outputs = tuple(parts), tuple(classes), outputs
         self.places = np.concatenate(  # [N, 2]: part, position in it
-            [np.stack(np.broadcast_arrays(p, np.arange(len(part.samples))), 1) for p, part in enumerate(self.parts)]
+            [np.stack(np.broadcast_arrays(p, part.positions()), 1) for p, part in enumerate(self.parts)]
         )
         self.ids: list[str | None] = [None] * len(self.places)
 
@@ -153,6 +158,8 @@ def training_samples(task: Task, config: DataConfig, *, seed: int) -> TrainingSa
     clean = _clean_samples(task, config)
     parts = [_Part(clean), *_copies(config, clean.classes)]
     samples = TrainingSamples(parts, clean.classes, task.outputs(clean))
+    if not len(samples):
+        raise LayoutError(f"data.train={config.train} has {len(clean)} images, none of which has anything to learn from")
     samples.keep(config.train_limit, seed)
     return samples
 

@@ -46,9 +46,13 @@ class Detector(DenseNetwork):
         regions: how they are learned and chosen.
         has_masks: whether objects are outlined.
         head: options of `BoxHead`.
+
+    Attributes:
+        fit: see `build_detector`.
     """
 
     task = "detection"
+    fit: Size | None = None
     from_published = staticmethod(detection_head_weights)
     called_besides_forward = ("image_losses", "detect", "forward_patches")
     """Methods by which it, or a block of it, is called in training; a sharded network must know them."""
@@ -122,16 +126,23 @@ class Detector(DenseNetwork):
         return [_answer(own, original) for own, original in zip(found, originals, strict=True)]
 
     def image_losses(
-        self, images: Tensor, targets: Sequence[Target], sizes: Sequence[Size] | None = None
+        self, images: Tensor, targets: Sequence[Target], sizes: Sequence[Size] | None = None, *, sampled: bool = True
     ) -> dict[str, Tensor]:
-        """Name of a loss -> [B, 2]: of each image a weighted sum, and what the sum over all images is divided by."""
+        """Name of a loss -> [B, 2]: of each image a weighted sum, and what the sum over all images is divided by.
+
+        Args:
+            images: normalised [B, 3, H, W].
+            targets, sizes: as of `forward`.
+            sampled: take the loss of some anchors and regions, drawn at random; otherwise of all of them.
+        """
         sizes = whole_sizes(images) if sizes is None else sizes
-        targets = [self._checked(target, size) for target, size in zip(targets, sizes, strict=True)]
+        targets = [self._checked(target) for target in targets]
         pyramid = self.forward_pyramid(self.forward_features(images))
         scores, deltas = self.forward_rpn(pyramid)
-        losses = self.proposals.losses(scores, deltas, sizes, [target["boxes"] for target in targets])
+        labelled = [target["boxes"] for target in targets]
+        losses = self.proposals.losses(scores, deltas, sizes, labelled, sampled=sampled)
         proposals = [boxes for boxes, _ in self.proposals.proposals(scores, deltas, sizes)]
-        return losses | self.regions.losses(pyramid, proposals, targets, sizes)
+        return losses | self.regions.losses(pyramid, proposals, targets, sizes, sampled=sampled)
 
     def detect(self, images: Tensor, sizes: Sequence[Size], originals: Sequence[Size]) -> list[Detections]:
         """The objects in normalised images [B, 3, H, W]; `forward` explains sizes and originals."""
@@ -139,7 +150,7 @@ class Detector(DenseNetwork):
         proposals = self.proposals.proposals(*self.forward_rpn(pyramid), sizes)
         return self.regions.detect(pyramid, [boxes for boxes, _ in proposals], sizes, originals)
 
-    def _checked(self, target: Target, size: Size) -> Target:
+    def _checked(self, target: Target) -> Target:
         """Raises ValueError for a target that cannot be learned."""
         boxes, labels = target["boxes"], target["labels"]
         if boxes.ndim != 2 or boxes.shape[1] != 4 or len(boxes) != len(labels):
@@ -197,7 +208,7 @@ _HEADS: Mapping[str, Mapping[str, Any]] = {
     "cascade_rcnn": dict(_CASCADE, has_masks=False),
     "cascade_mask_rcnn": dict(_CASCADE, has_masks=True),
 }
-OPTIONS = ("width", "hidden", "anchor_scale", "region_samples", "score_threshold")
+OPTIONS = ("width", "hidden", "anchor_scale", "region_samples", "score_threshold", "fit")
 """What detectors can be built with."""
 
 
@@ -211,6 +222,7 @@ def build_detector(
     anchor_scale: float = 8.0,
     region_samples: int = 512,
     score_threshold: float = 0.05,
+    fit: Size | None = None,
 ) -> Detector:
     """The detector of a head of `DETECTION_HEADS`.
 
@@ -223,6 +235,8 @@ def build_detector(
         anchor_scale: side of an anchor over the stride of its map: 8 for objects of 32 pixels and more.
         region_samples: regions of an image that a stage learns from.
         score_threshold: that detections must exceed.
+        fit: (longer, shorter side) that images are resized into, ratio kept, before the network sees them: (1333, 800) as
+            published; None leaves them as they are. The `detection` task does it.
 
     Raises:
         ValueError: an option has a value that is not possible.
@@ -233,9 +247,11 @@ def build_detector(
             raise ValueError(f"{name}={value} is not possible for {head}; give more than 0")
     if not 0 <= score_threshold < 1:
         raise ValueError(f"score_threshold={score_threshold} is not possible for {head}; give 0 or more and less than 1")
+    if fit is not None and (len(fit) != 2 or min(fit) < 1):
+        raise ValueError(f"fit={fit} is not possible for {head}; give the longer and the shorter side in pixels")
     is_narrow = max(backbone.channels[:3]) <= _NARROW
     parts = _HEADS[head]
-    return Detector(
+    network = Detector(
         backbone,
         num_classes,
         width=width or (64 if is_narrow else 256),
@@ -244,3 +260,5 @@ def build_detector(
         has_masks=parts["has_masks"],
         head={**parts["head"], "hidden": hidden or (256 if is_narrow else 1024)},
     )
+    network.fit = None if fit is None else (fit[0], fit[1])
+    return network

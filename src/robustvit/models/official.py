@@ -66,6 +66,8 @@ def from_official(
     return model
 
 
+PUBLISHED_FIT = (1333, 800)
+"""(longer, shorter side) that detectors are measured at."""
 _STL = "stl_"
 _OTHER_NAMES = {"fan_base_12_p4_hybrid": "fan_base_16_p4_hybrid", "fan_large_12_p4_hybrid": "fan_large_16_p4_hybrid"}
 """What the authors' detection programs call their networks -> what the others call them."""
@@ -88,6 +90,8 @@ def _published_dense(
         arguments["num_classes"] = _published_classes(given, detects=name.head in DETECTION_HEADS)
     if name.head == "setr_pup":
         arguments["auxiliary_units"] = 2 if "auxiliary_head.0.up_convs.1.0.conv.weight" in given else 1
+    if name.head in DETECTION_HEADS:
+        arguments["fit"] = PUBLISHED_FIT
     if any(key.startswith("backbone.out_norm") for key in given):
         arguments["level_norms"] = True
     if num_classes is not None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torchvision.ops import box_iou
 
-__all__ = ["NEGATIVE", "Assigner", "Sampled", "sample"]
+__all__ = ["NEGATIVE", "Assigner", "Sampled", "everything", "sample"]
 
 NEITHER, NEGATIVE = -2, -1
 
@@ -61,6 +61,11 @@ def sample(assigned: Tensor, count: int, positive_share: float) -> Sampled:
     """At random `count` of the candidates of `Assigner`, at most this share of them positive."""
     positive = _some(assigned >= 0, int(count * positive_share))
     return Sampled(positive, _some(assigned == NEGATIVE, count - len(positive)))
+
+
+def everything(assigned: Tensor) -> Sampled:
+    """All candidates of `Assigner` that are positive or negative."""
+    return Sampled((assigned >= 0).nonzero().flatten(), (assigned == NEGATIVE).nonzero().flatten())
 
 
 def _some(chosen: Tensor, most: int) -> Tensor:

@@ -106,7 +106,13 @@ class RegionNetwork(nn.Module):
     # training
 
     def losses(
-        self, maps: Sequence[Tensor], proposals: Sequence[Tensor], targets: Sequence[Target], sizes: Sequence[Size]
+        self,
+        maps: Sequence[Tensor],
+        proposals: Sequence[Tensor],
+        targets: Sequence[Target],
+        sizes: Sequence[Size],
+        *,
+        sampled: bool = True,
     ) -> dict[str, Tensor]:
         """Name -> [B, 2]: of each image a weighted sum, and what the sums over all images are divided by.
 
@@ -115,11 +121,13 @@ class RegionNetwork(nn.Module):
             proposals: boxes [n, 4] of each image.
             targets: see `Target`.
             sizes: (h, w) of the images without padding.
+            sampled: of some regions, drawn at random; otherwise of all.
         """
+        count = self.settings.samples if sampled else None
         found: dict[str, Tensor] = {}
         several = len(self.settings.stages) > 1
         for number, stage in enumerate(self.settings.stages):
-            regions = [self._sampled(stage, *given) for given in zip(proposals, targets, sizes, strict=True)]
+            regions = [self._sampled(stage, count, *given) for given in zip(proposals, targets, sizes, strict=True)]
             logits, deltas = self.boxes[number](self.pooled(maps, [r.boxes for r in regions], BOX_SIDE))
             parts = self._parts(regions, logits.float(), deltas.float())
             losses = self._box_losses(stage, parts, targets)
@@ -133,11 +141,11 @@ class RegionNetwork(nn.Module):
             ]
         return found
 
-    def _sampled(self, stage: Stage, proposals: Tensor, target: Target, size: Size) -> Regions:
+    def _sampled(self, stage: Stage, count: int | None, proposals: Tensor, target: Target, size: Size) -> Regions:
         if not len(proposals) and not len(target["boxes"]):  # then the image itself
             proposals = proposals.new_tensor([[0, 0, size[1], size[0]]])
-        how = dict(count=self.settings.samples, positive_share=self.settings.positive_share)
-        return sampled_regions(stage, proposals, target, self.num_classes, **how)  # type: ignore[arg-type]
+        share = self.settings.positive_share
+        return sampled_regions(stage, proposals, target, self.num_classes, count=count, positive_share=share)
 
     @staticmethod
     def _parts(regions: Sequence[Regions], logits: Tensor, deltas: Tensor) -> list[tuple[Regions, Tensor, Tensor]]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from robustvit.models.heads.assignment import Assigner, sample
+from robustvit.models.heads.assignment import Assigner, everything, sample
 from robustvit.models.heads.box_coder import BoxCoder, clip_boxes
 
 __all__ = ["Regions", "Stage", "moved", "sampled_regions"]
@@ -56,7 +56,7 @@ class Regions(NamedTuple):
 
 @torch.no_grad()
 def sampled_regions(
-    stage: Stage, proposals: Tensor, target: Target, background: int, *, count: int, positive_share: float
+    stage: Stage, proposals: Tensor, target: Target, background: int, *, count: int | None, positive_share: float
 ) -> Regions:
     """The regions that a stage learns from: some of the proposals [n, 4] and of the labelled boxes.
 
@@ -65,13 +65,13 @@ def sampled_regions(
         proposals: boxes [n, 4].
         target: of the image.
         background: class of the negative ones.
-        count: of regions at most.
+        count: of regions at most; None for all.
         positive_share: of them at most.
     """
     labelled = target["boxes"].to(proposals.dtype)
     own = torch.arange(len(labelled), device=labelled.device)
     assigned = torch.cat([own, stage.assigner(proposals, labelled)])
-    chosen = sample(assigned, count, positive_share)
+    chosen = everything(assigned) if count is None else sample(assigned, count, positive_share)
     owners = assigned[chosen.positive]
     labels = torch.full((len(chosen.all),), background, device=proposals.device)
     labels[: len(owners)] = target["labels"][owners]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torchvision.ops import batched_nms
 
 from robustvit.models.heads.anchors import RATIOS, anchors_of, base_anchors, is_inside
-from robustvit.models.heads.assignment import NEGATIVE, Assigner, sample
+from robustvit.models.heads.assignment import NEGATIVE, Assigner, everything, sample
 from robustvit.models.heads.box_coder import BoxCoder, clip_boxes
 
 __all__ = ["RegionProposals", "RegionSettings"]
@@ -108,7 +108,13 @@ class RegionProposals(nn.Module):
         return boxes[kept], scores[kept]
 
     def losses(
-        self, scores: Sequence[Tensor], deltas: Sequence[Tensor], sizes: Sequence[Size], labelled: Sequence[Tensor]
+        self,
+        scores: Sequence[Tensor],
+        deltas: Sequence[Tensor],
+        sizes: Sequence[Size],
+        labelled: Sequence[Tensor],
+        *,
+        sampled: bool = True,
     ) -> dict[str, Tensor]:
         """Of objectness and of offsets: name -> [B, 2], a sum and the number of samples that it is divided by.
 
@@ -116,27 +122,28 @@ class RegionProposals(nn.Module):
             scores, deltas: of `forward`.
             sizes: (h, w) of the images without padding.
             labelled: boxes [m, 4] of each image.
+            sampled: of some anchors, drawn at random; otherwise of all that are positive or negative.
         """
         logits = torch.cat([_rows(z) for z in scores], dim=1).float()  # B anchors
         offsets = torch.cat([_offsets(z) for z in deltas], dim=1).float()  # B anchors 4
         anchors = torch.cat(self.anchors(scores))
-        rows = [self._image_losses(*row, anchors) for row in zip(logits, offsets, sizes, labelled, strict=True)]
+        rows = [self._image_losses(*row, anchors, sampled) for row in zip(logits, offsets, sizes, labelled, strict=True)]
         return {name: torch.stack([row[name] for row in rows]) for name in ("loss_objectness", "loss_rpn_box_reg")}
 
     def _image_losses(
-        self, logits: Tensor, offsets: Tensor, size: Size, labelled: Tensor, anchors: Tensor
+        self, logits: Tensor, offsets: Tensor, size: Size, labelled: Tensor, anchors: Tensor, sampled: bool
     ) -> dict[str, Tensor]:
         settings = self.settings
         usable = torch.ones_like(logits, dtype=torch.bool) if settings.crosses_edge else is_inside(anchors, size)
         places = usable.nonzero().flatten()
         assigned = settings.assigner(anchors[places], labelled)
-        chosen = sample(assigned, settings.samples, settings.positive_share)
-        positive, everything = places[chosen.positive], places[chosen.all]
+        chosen = sample(assigned, settings.samples, settings.positive_share) if sampled else everything(assigned)
+        positive, counted = places[chosen.positive], places[chosen.all]
         is_object = (assigned[chosen.all] != NEGATIVE).float()
-        score = F.binary_cross_entropy_with_logits(logits[everything], is_object, reduction="sum")
+        score = F.binary_cross_entropy_with_logits(logits[counted], is_object, reduction="sum")
         targets = self.coder.encode(anchors[positive], labelled[assigned[chosen.positive]])
         box = F.smooth_l1_loss(offsets[positive], targets, reduction="sum", beta=settings.beta)
-        count = score.new_tensor(len(everything))
+        count = score.new_tensor(len(counted))
         return {"loss_objectness": torch.stack([score, count]), "loss_rpn_box_reg": torch.stack([box, count])}
 
 

@@ -10,23 +10,30 @@ from __future__ import annotations
 import marshal
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from robustvit.data.readers.class_folders import LayoutError
 from robustvit.metrics.box_matching import Labelled
 from robustvit.runtime.fingerprint import Digest
+from robustvit.runtime.image_files import UnreadablePictureError, image_size
 from robustvit.runtime.run_lengths import RunLengths
 
-__all__ = ["ObjectTable", "Problems", "TableBuilder"]
+__all__ = ["ObjectTable", "Problems", "Size", "TableBuilder", "known_sizes"]
 
+_ASKING = 8
+"""Threads that ask images for their size."""
 _NAMED = 4
 """Of the faults of one kind, in a message."""
-_UNNOTICED = 1.0
-"""Pixels by which a box may reach over the edge of its image without being counted: annotation tools round."""
-_SEGMENTATION_ERRORS = (ValueError, TypeError, OverflowError)
+_UNNOTICED, _UNNOTICED_SHARE = 1.0, 0.005
+"""How far a clipped box may have reached over the edge without being counted, in pixels or shares: annotation tools round."""
+_ERRORS = (ValueError, TypeError, OverflowError, LookupError)
+"""What values of any type may lead to where numbers are expected."""
 
 Size = tuple[int, int]
 """(height, width)."""
@@ -131,17 +138,29 @@ class TableBuilder:
     """Takes objects one by one, checks them, and makes a table of those that can be used.
 
     Args:
-        sizes: (height, width) of each image, None where the annotations do not have it.
+        where: the annotations, for messages.
+        sizes: (height, width) of each image, None where it is not known.
         problems: counts what is wrong.
         is_relative: see `ObjectTable`.
     """
 
-    def __init__(self, sizes: Sequence[Size | None], problems: Problems, *, is_relative: bool = False) -> None:
-        self.sizes, self.problems, self.is_relative = sizes, problems, is_relative
+    def __init__(self, where: Path, sizes: Sequence[Size | None], problems: Problems, *, is_relative: bool = False) -> None:
+        self.where, self.sizes, self.problems, self.is_relative = where, sizes, problems, is_relative
         self._rows: list[tuple[int, int, float, bool]] = []
         self._boxes: list[tuple[float, float, float, float]] = []
         self._segmentations: list[bytes | None] = []
-        self._without_mask: list[str] = []
+        self._unmasked: list[str] = []
+        self._left_out = 0
+
+    def leave_out(self, why: str, name: str) -> None:
+        """Counts an object that cannot be taken.
+
+        Args:
+            why: what is wrong with such objects: "boxes without area".
+            name: of the annotation.
+        """
+        self.problems.add(f"{why}, left out", name)
+        self._left_out += 1
 
     def add(
         self,
@@ -172,11 +191,11 @@ class TableBuilder:
         if segmentation:
             try:
                 packed = marshal.dumps(_checked(segmentation, (1, 1) if self.is_relative else self.sizes[image]))
-            except _SEGMENTATION_ERRORS:
-                self.problems.add("malformed segmentations, whose objects are left out", name)
+            except _ERRORS:
+                self.leave_out("objects with a malformed segmentation", name)
                 return
-        elif len(self._without_mask) < _NAMED:
-            self._without_mask.append(name)
+        else:
+            self._unmasked.append(name)
         self._boxes.append(clipped)
         self._rows.append((image, class_index, _area(area), is_crowd))
         self._segmentations.append(packed)
@@ -185,32 +204,38 @@ class TableBuilder:
         """A box within its image; None where there is none left."""
         try:
             x1, y1, x2, y2 = map(float, box)
-        except _SEGMENTATION_ERRORS:
+        except _ERRORS:
             x1 = y1 = x2 = y2 = math.nan
         if not math.isfinite(x1 + y1 + x2 + y2):
-            self.problems.add("boxes that are not four finite numbers, left out", name)
+            self.leave_out("boxes that are not four finite numbers", name)
             return None
         if x2 <= x1 or y2 <= y1:
-            self.problems.add("boxes without area, left out", name)
+            self.leave_out("boxes without area", name)
             return None
         h, w = (1, 1) if self.is_relative else size or (math.inf, math.inf)
         inside = max(x1, 0.0), max(y1, 0.0), min(x2, float(w)), min(y2, float(h))
         if inside[2] <= inside[0] or inside[3] <= inside[1]:
-            self.problems.add("boxes outside their image, left out", name)
+            self.leave_out("boxes outside their image", name)
             return None
-        unnoticed = 0.005 if self.is_relative else _UNNOTICED
-        if max(inside[0] - x1, inside[1] - y1, x2 - inside[2], y2 - inside[3]) > unnoticed:
+        outside = max(inside[0] - x1, inside[1] - y1, x2 - inside[2], y2 - inside[3])
+        if outside > (_UNNOTICED_SHARE if self.is_relative else _UNNOTICED):
             self.problems.add("boxes partly outside their image, clipped", name)
         return inside
 
     def table(self) -> ObjectTable:
-        """What was taken; masks only if every object has one."""
+        """What was taken; masks only if every object has one.
+
+        Raises:
+            LayoutError: there were objects, and none could be taken.
+        """
+        if self._left_out and not self._rows:
+            raise LayoutError(f"{self.where}: no object can be used: {'; '.join(self.problems.told())}")
         images = np.array([row[0] for row in self._rows], np.int64)
         order = images.argsort(kind="stable")
         has_masks = bool(self._rows) and None not in self._segmentations
         if not has_masks and any(packed is not None for packed in self._segmentations):
-            for name in self._without_mask:
-                self.problems.add("objects without segmentation, for which the masks of all others are not used", name)
+            for name in self._unmasked:
+                self.problems.add("objects without segmentation, because of which no masks are used", name)
         return ObjectTable(
             starts=np.append(0, np.cumsum(np.bincount(images, minlength=len(self.sizes)))).astype(np.int64),
             boxes=np.array(self._boxes, np.float64).reshape(-1, 4)[order],
@@ -223,11 +248,26 @@ class TableBuilder:
         )
 
 
+def known_sizes(sizes: Sequence[Size | None], images: Sequence[Path], *, ignore_orientation: bool) -> list[Size | None]:
+    """Sizes as annotated, or of the image files where they are not; None for damaged ones."""
+
+    def asked(size: Size | None, image: Path) -> Size | None:
+        try:
+            return size or image_size(image, ignore_orientation=ignore_orientation)
+        except (UnreadablePictureError, OSError):
+            return None
+
+    if all(sizes):
+        return list(sizes)
+    with ThreadPoolExecutor(_ASKING) as pool:
+        return list(pool.map(asked, sizes, images))
+
+
 def _area(area: Any) -> float:
     """NaN for one that is none."""
     try:
         value = float(area)
-    except _SEGMENTATION_ERRORS:
+    except _ERRORS:
         return math.nan
     return value if 0 <= value < math.inf else math.nan
 
@@ -236,7 +276,7 @@ def _checked(segmentation: Any, size: Size | None) -> Any:
     """A segmentation that `RunLengths.from_coco` takes.
 
     Raises:
-        ValueError, TypeError, OverflowError: it is none.
+        ValueError, TypeError, OverflowError, LookupError: it is none.
     """
     if isinstance(segmentation, dict):
         if size is not None:

@@ -156,6 +156,12 @@ class ObjectFiles(ObjectSamples):
         self.image_ids = ids or None
         self.looked_into: set[int] = set()
 
+    def with_files(self, files: Sequence[ObjectFile], name: str) -> ObjectFiles:
+        """Copies of the images with the same objects. They have the pixels as they were changed, and no EXIF tags."""
+        return ObjectFiles(
+            files, name, self.about, self.table, problems=self.problems, expected=self.expected, ignore_orientation=True
+        )
+
     def __len__(self) -> int:
         return len(self.files)
 
@@ -203,8 +209,8 @@ class ObjectFiles(ObjectSamples):
             found = [told for told in pool.map(self._size_problem, positions) if told]
         if found:
             raise LayoutError(
-                f"{self.name}: {len(found)} images have another size than their annotations say ({named(found)}); boxes are "
-                "in pixels of the image, so correct width and height in the annotations, or take the images that were annotated"
+                f"{self.name}: {len(found)} images have another size than their annotations say ({named(found)}); boxes "
+                "are in pixels of the image: correct width and height in the annotations, or give the images they are of"
             )
 
     def _size_problem(self, i: int) -> str | None:

@@ -14,20 +14,16 @@ from __future__ import annotations
 import json
 import marshal
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from robustvit.data.object_annotations import ObjectTable, Problems, Size, TableBuilder
+from robustvit.data.object_annotations import ObjectTable, Problems, Size, TableBuilder, known_sizes
 from robustvit.data.object_samples import ImageId, ObjectClasses
 from robustvit.data.readers.class_folders import LayoutError
-from robustvit.runtime.image_files import UnreadablePictureError, image_size
 
 __all__ = ["CocoFile", "CocoImage", "coco_table", "read_coco"]
 
-_ASKING = 8
-"""Threads that ask images for their size."""
 EXPECTED = '{"images": [...], "annotations": [...], "categories": [...]}'
 
 
@@ -144,6 +140,8 @@ def _image(entry: Any) -> CocoImage | None:
     if not isinstance(entry, dict):
         return None
     key, name = entry.get("id"), entry.get("file_name")
+    if isinstance(key, float):
+        key = _integer(key)
     if isinstance(key, bool) or not isinstance(key, int | str) or not isinstance(name, str) or not name:
         return None
     h, w = _integer(entry.get("height")), _integer(entry.get("width"))
@@ -165,7 +163,8 @@ def coco_table(
     """
     if file.annotations is None:
         return None
-    reader = _Reader(file, images, _known_sizes(images, paths, ignore_orientation), problems)
+    sizes = known_sizes([image.size for image in images], paths, ignore_orientation=ignore_orientation)
+    reader = _Reader(file, images, sizes, problems)
     for position, packed in enumerate(file.annotations):
         reader.add(marshal.loads(packed) if isinstance(packed, bytes) else {}, position)
     return reader.builder.table()
@@ -175,22 +174,24 @@ class _Reader:
     """Takes the annotations of a file one by one."""
 
     def __init__(self, file: CocoFile, images: Sequence[CocoImage], sizes: Sequence[Size | None], problems: Problems) -> None:
-        self.problems, self.builder = problems, TableBuilder(sizes, problems)
+        self.problems, self.builder = problems, TableBuilder(file.path, sizes, problems)
         self.rows = {image.id: row for row, image in enumerate(images)}
         self.absent = {image.id for image in file.images} - self.rows.keys()
         self.classes = {category: index for index, category in enumerate(file.about.category_ids or ())}
         self.seen: dict[ImageId, int] = {}
 
     def add(self, annotation: Mapping[str, Any], position: int) -> None:
-        key, image, box = annotation.get("id"), annotation.get("image_id"), _corners(annotation.get("bbox"))
+        key, box = annotation.get("id"), _corners(annotation.get("bbox"))
+        image: Any = annotation.get("image_id")
         name = f"annotation {position if key is None else key}"
-        row = self.rows.get(image) if isinstance(image, int | str) else None
+        is_id = isinstance(image, int | float | str)  # 7.0 is found as 7
+        row = self.rows.get(image) if is_id else None
         category = _integer(annotation.get("category_id"))
         if row is None:
-            if not isinstance(image, int | str) or image not in self.absent:  # whose absence is told already
-                self.problems.add("annotations of images that are not listed, left out", name)
+            if not is_id or image not in self.absent:  # whose absence is told already
+                self.builder.leave_out("annotations of images that are not listed", name)
         elif category is None or category not in self.classes:
-            self.problems.add("annotations of unknown categories, left out", name)
+            self.builder.leave_out("annotations of unknown categories", name)
         elif not self._is_repeated(key, hash((image, category, box)), name):
             self.builder.add(
                 row,
@@ -223,18 +224,3 @@ def _corners(box: Any) -> tuple[float, ...]:
     except (ValueError, TypeError, OverflowError):
         return ()
     return x, y, x + w, y + h
-
-
-def _known_sizes(images: Sequence[CocoImage], paths: Sequence[Path], ignore_orientation: bool) -> list[Size | None]:
-    """Sizes as annotated, or of the image files where they are not; None for damaged ones."""
-
-    def asked(image: CocoImage, path: Path) -> Size | None:
-        try:
-            return image.size or image_size(path, ignore_orientation=ignore_orientation)
-        except (UnreadablePictureError, OSError):
-            return None
-
-    if all(image.size for image in images):
-        return [image.size for image in images]
-    with ThreadPoolExecutor(_ASKING) as pool:
-        return list(pool.map(asked, images, paths))

@@ -19,14 +19,15 @@ _FOLDERS = ("", *GROUPS, "extra")
 """Folders between the root and the corruptions, as in the published archives."""
 
 
-def corrupted_folders(root: Path) -> dict[Cell, Path]:
+def corrupted_folders(root: Path, *, underscores: bool = False) -> dict[Cell, Path]:
     """(corruption, severity) -> its folder; empty if `root` is no such tree.
 
-    Found are `root/CORRUPTION/SEVERITY` and, where `robustvit corrupt` wrote it, `root/CORRUPTION_SEVERITY`.
+    Found are `root/CORRUPTION/SEVERITY` and, where `robustvit corrupt` wrote it or `underscores` says that others do so too,
+    `root/CORRUPTION_SEVERITY`.
     """
     if not root.is_dir():
         return {}
-    forms = ["{}/{}", "{}_{}"] if copy_settings(root) is not None else ["{}/{}"]
+    forms = ["{}/{}", "{}_{}"] if underscores or copy_settings(root) is not None else ["{}/{}"]
     found = {}
     for name in corruption_names("all"):
         for severity in SEVERITIES:
@@ -45,7 +46,9 @@ def copy_settings(root: Path) -> dict[str, Any] | None:
         return None
 
 
-def chosen_folders(root: Path, names: Sequence[str], severities: Sequence[int], inside: str) -> dict[Cell, Path] | None:
+def chosen_folders(
+    root: Path, names: Sequence[str], severities: Sequence[int], inside: str, *, underscores: bool = False
+) -> dict[Cell, Path] | None:
     """(corruption, severity) -> its folder, for what is asked for; None if `root` is no such tree.
 
     A published tree must have all that is asked for. What `robustvit corrupt` wrote was meant to have some corruptions and
@@ -56,11 +59,12 @@ def chosen_folders(root: Path, names: Sequence[str], severities: Sequence[int], 
         names: the corruptions.
         severities: of 1 to 5.
         inside: what is expected in each folder, for the message.
+        underscores: see `corrupted_folders`.
 
     Raises:
         LayoutError: something is missing.
     """
-    there = corrupted_folders(root)
+    there = corrupted_folders(root, underscores=underscores)
     if not there:
         return None
     asked = [(name, severity) for name in names for severity in severities]

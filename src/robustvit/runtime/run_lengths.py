@@ -16,6 +16,8 @@ __all__ = ["RunLengths", "overlaps"]
 
 _FINENESS = 5.0
 """Boundaries of polygons are walked on a grid that is so many times finer than the pixels."""
+_FARTHEST = 1e5
+"""Pixels from the origin to the corners of polygons, at most: the memory to fill one grows with its extent."""
 Runs = NDArray[np.int64]
 
 
@@ -25,7 +27,7 @@ class RunLengths:
 
     Attributes:
         size: (height, width).
-        runs: of each mask, the lengths of its runs; the first one counts zeros and may be 0.
+        runs: of each mask, the lengths of its runs, which add up to its pixels; the first one counts zeros and may be 0.
     """
 
     size: tuple[int, int]
@@ -40,13 +42,10 @@ class RunLengths:
 
     @staticmethod
     def from_dense(masks: NDArray[Any]) -> RunLengths:
-        """Of masks [n, h, w], where all but 0 is inside."""
-        n, h, w = masks.shape
-        inside = np.zeros((n, 1 + h * w), bool)
-        inside[:, 1:] = masks.transpose(0, 2, 1).reshape(n, h * w) != 0
-        which, changes = np.nonzero(inside[:, 1:] != inside[:, :-1])
-        parts = np.split(changes, np.cumsum(np.bincount(which, minlength=n))[:-1]) if n else []
-        return RunLengths((h, w), tuple(_runs_between(part, h * w) for part in parts))
+        """Of masks [n, h, w]; every value but 0 is inside."""
+        inside = np.asarray(masks, bool)
+        used = np.asarray(inside.any(1))  # n w
+        return RunLengths(masks.shape[1:], tuple(map(_runs_of, inside, used)))
 
     def dense(self) -> NDArray[np.bool_]:
         """The masks: [n, h, w]."""
@@ -62,15 +61,25 @@ class RunLengths:
 
     def boxes(self) -> NDArray[np.float64]:
         """The tight boxes [n, 4]: x1, y1, x2, y2, where the right and the bottom edge are outside; zeros for empty masks."""
-        h, boxes = self.size[0], np.zeros((len(self), 4))
-        for box, runs in zip(boxes, self.runs, strict=True):
-            ends = np.cumsum(runs)[1::2]
-            starts, ends = (ends - runs[1::2])[runs[1::2] > 0], ends[runs[1::2] > 0] - 1
-            if len(starts):
-                is_long = (starts // h != ends // h).any()  # a run over the end of a column touches bottom and top
-                rows = (0, h) if is_long else (np.min(starts % h), np.max(ends % h) + 1)
-                box[:] = starts[0] // h, rows[0], ends[-1] // h + 1, rows[1]
+        (h, w), (owners, starts, ends) = self.size, self._pieces()
+        boxes = np.zeros((len(self), 4))
+        if len(owners):
+            first = np.flatnonzero(np.diff(owners, prepend=-1))
+            starts, ends = starts - owners * h * w, ends - owners * h * w - 1
+            is_long = starts // h != ends // h  # over the end of a column, so that it touches the bottom and the top
+            top, bottom = np.where(is_long, 0, starts % h), np.where(is_long, h, ends % h + 1)
+            last = np.append(first[1:], len(owners)) - 1
+            rows = np.minimum.reduceat(top, first), np.maximum.reduceat(bottom, first)
+            boxes[owners[first]] = np.stack([starts[first] // h, rows[0], ends[last] // h + 1, rows[1]], axis=1)
         return boxes
+
+    def _pieces(self) -> tuple[Runs, Runs, Runs]:
+        """Runs of ones: their masks, and where they start and end if the pixels of all masks stand one after the other."""
+        lengths = np.array([len(runs) for runs in self.runs], np.int64)
+        runs = np.concatenate([np.zeros(0, np.int64), *self.runs])
+        place = np.arange(len(runs)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        ends, is_piece = np.cumsum(runs), (place % 2 == 1) & (runs > 0)
+        return np.repeat(np.arange(len(lengths)), lengths)[is_piece], (ends - runs)[is_piece], ends[is_piece]
 
     @staticmethod
     def from_coco(segmentations: Sequence[Any], size: tuple[int, int]) -> RunLengths:
@@ -84,7 +93,8 @@ class RunLengths:
         Raises:
             ValueError: a segmentation is nothing of these, or has another size.
         """
-        return RunLengths(size, tuple(_read(segmentation, size) for segmentation in segmentations))
+        h, w = size
+        return RunLengths((h, w), tuple(_read(segmentation, (h, w)) for segmentation in segmentations))
 
     def to_coco(self) -> list[dict[str, Any]]:
         """{"size": [h, w], "counts": compressed string} of each mask."""
@@ -110,15 +120,23 @@ def overlaps(
     pairs = _boxes_meet(found.boxes(), labelled.boxes())
     pairs = pairs if wanted is None else pairs & wanted
     shared = np.zeros(pairs.shape, np.int64)
-    edges = [np.cumsum(runs)[: len(runs) // 2 * 2] for runs in labelled.runs]  # start, end, start, end ...
-    for i in np.flatnonzero(pairs.any(1)):
-        others = np.flatnonzero(pairs[i])
-        before = _ones_before(found.runs[i], np.concatenate([edges[j] for j in others]))
-        owners = np.repeat(np.arange(len(others)), [len(edges[j]) // 2 for j in others])
-        shared[i, others] = np.bincount(owners, before[1::2] - before[::2], len(others)).astype(np.int64)
+    shared[pairs] = _shared_pixels(found, labelled, *np.nonzero(pairs))
     areas = found.areas()[:, None]
     whole = np.where(is_crowd, areas, areas + labelled.areas() - shared)
     return shared / np.maximum(whole, 1)
+
+
+def _shared_pixels(found: RunLengths, labelled: RunLengths, which: Runs, others: Runs) -> Runs:
+    """How many pixels found mask which[p] has in common with labelled mask others[p], for every pair p."""
+    pixels = found.size[0] * found.size[1]
+    owners, starts, ends = labelled._pieces()
+    count = np.bincount(owners, minlength=len(labelled))
+    first, lengths = (np.cumsum(count) - count)[others], count[others]
+    pair = np.repeat(np.arange(len(others)), lengths)
+    piece = first[pair] + np.arange(len(pair)) - (np.cumsum(lengths) - lengths)[pair]
+    moved = (which[pair] - others[pair]) * pixels  # to where the pixels of the found mask stand
+    before = _ones_before(found, np.concatenate([starts[piece] + moved, ends[piece] + moved])).reshape(2, -1)
+    return np.bincount(pair, before[1] - before[0], len(others)).astype(np.int64)
 
 
 def _boxes_meet(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -127,13 +145,24 @@ def _boxes_meet(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDAr
     return np.asarray((np.minimum(first[:, None, 2:], second[None, :, 2:]) > starts).all(-1))
 
 
-def _ones_before(runs: Runs, places: Runs) -> Runs:
-    """How many pixels of a mask lie before each place, in column order."""
-    starts = np.cumsum(runs) - runs
-    is_inside = np.arange(len(runs)) % 2
-    ones = np.cumsum(runs * is_inside) - runs * is_inside
+def _ones_before(masks: RunLengths, places: Runs) -> Runs:
+    """How many pixels of the masks lie before each place, if the pixels of all masks stand one after the other."""
+    _, starts, ends = masks._pieces()
+    starts, lengths = np.append(0, starts), np.append(0, ends - starts)
     at = np.searchsorted(starts, places, "right") - 1
-    return ones[at] + is_inside[at] * (places - starts[at])
+    return (np.cumsum(lengths) - lengths)[at] + np.minimum(places - starts[at], lengths[at])
+
+
+def _runs_of(mask: NDArray[np.bool_], used: NDArray[np.bool_]) -> Runs:
+    """Of a mask [h, w], where used [w] says in which columns there is something: most masks are small."""
+    (h, w), columns = mask.shape, np.flatnonzero(used)
+    if not len(columns):
+        return np.array([h * w], np.int64)
+    first, end = int(columns[0]), int(columns[-1]) + 1
+    inside = np.zeros((end - first) * h + 2, bool)
+    inside[1:-1] = mask[:, first:end].T.reshape(-1)
+    changes = np.flatnonzero(inside[1:] != inside[:-1]) + first * h
+    return _runs_between(changes[changes < h * w], h * w)
 
 
 def _runs_between(changes: Runs, pixels: int) -> Runs:
@@ -164,13 +193,21 @@ def _is_polygon(given: Any) -> bool:
 
 def _filled(polygons: Iterable[Any], size: tuple[int, int]) -> Runs:
     """The union of polygons."""
-    pixels, parts = size[0] * size[1], [_crossings(np.asarray(p, np.float64).reshape(-1, 2), size) for p in polygons]
+    pixels, parts = size[0] * size[1], [_crossings(_corners(polygon), size) for polygon in polygons]
     if len(parts) == 1:
         return _runs_between(parts[0], pixels)
     steps = [np.where(np.arange(len(part)) % 2, -1, 1) for part in parts]
     places, inverse = np.unique(np.concatenate(parts), return_inverse=True)
     depth = np.cumsum(np.bincount(inverse, np.concatenate(steps), len(places)))  # how many polygons cover the pixels from here
     return _runs_between(places[np.diff(depth > 0, prepend=False)], pixels)
+
+
+def _corners(polygon: Any) -> NDArray[np.float64]:
+    """[x, y, x, y, ...] -> [k, 2]."""
+    values = np.asarray(polygon, np.float64)
+    if values.ndim != 1 or not (np.abs(values) <= _FARTHEST).all():
+        raise ValueError(f"a polygon is {str(polygon)[:60]!r}; expected numbers of at most {_FARTHEST:.0f} pixels")
+    return values.reshape(-1, 2)
 
 
 def _crossings(corners: NDArray[np.float64], size: tuple[int, int]) -> Runs:

@@ -3,13 +3,17 @@
 Detections of a class are sorted by score, equal ones by image. Precision at a recall is the largest at that recall or beyond,
 read at 101 recalls; AP is its mean. Classes without labelled objects are left out, and have NaN. An image that counts c times
 stands for c copies of it (where scores tie within an image, its copies keep together detection by detection).
+
+    tallies = [match(found, labelled, classes, "boxes") for found, labelled in images]
+    statistics, class_ap = all_statistics(Matches.stack(tallies))
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -18,7 +22,10 @@ from robustvit.metrics.box_matching import AREA_RANGES, MOST_DETECTIONS, THRESHO
 from robustvit.metrics.measures import Measure, register
 
 __all__ = [
+    "BOX_AP",
     "CLASS_AP",
+    "CLEAN_KEYS",
+    "MASK_AP",
     "RECALLS",
     "STATISTICS",
     "Found",
@@ -26,6 +33,7 @@ __all__ = [
     "Matches",
     "all_statistics",
     "average_precision",
+    "average_recall",
     "match",
     "mean_over_classes",
     "precision_recall",
@@ -47,25 +55,46 @@ class _Statistic(NamedTuple):
     threshold: int | None = None
 
 
-_AREAS = {"small": "below 32x32 pixels", "medium": "between 32x32 and 96x96 pixels", "large": "above 96x96 pixels"}
+_AREAS = {"small": "up to 32x32 pixels", "medium": "of 32x32 to 96x96 pixels", "large": "of 96x96 pixels and more"}
+_MEAN = "the mean over classes and over overlaps from 0.50 to 0.95"
+_RECALL = f"COCO's average recall of {{}}, at most {{}} per class and image: the share of the objects that are found, {_MEAN}."
 STATISTICS: dict[str, _Statistic] = {
-    "ap": _Statistic("AP", "COCO's average precision of {}: the mean over classes and over overlaps from 0.50 to 0.95."),
+    "ap": _Statistic("AP", f"COCO's average precision of {{}}: {_MEAN}."),
     "ap50": _Statistic("AP50", "Average precision of {} at an overlap of 0.50, the mean over classes.", threshold=0),
     "ap75": _Statistic("AP75", "Average precision of {} at an overlap of 0.75, the mean over classes.", threshold=5),
-    **{f"ap_{a}": _Statistic(f"AP, {a}", f"AP of {{}} for objects {text}.", False, a) for a, text in _AREAS.items()},
-    **{
-        f"ar{n}": _Statistic(f"AR{n}", f"Share of the objects found by {{}}, {n} per class and image at most.", True, "all", n)
-        for n in (1, 10, 100)
-    },
-    **{f"ar_{a}": _Statistic(f"AR, {a}", f"AR100 of {{}} for objects {text}.", True, a) for a, text in _AREAS.items()},
+    **{f"ap_{a}": _Statistic(f"AP {a}", f"AP of {{}}, for objects {text}.", False, a) for a, text in _AREAS.items()},
+    **{f"ar{n}": _Statistic(f"AR{n}", _RECALL.format("{}", n), True, "all", n) for n in (1, 10, 100)},
+    **{f"ar_{a}": _Statistic(f"AR {a}", f"AR100 of {{}}, for objects {text}.", True, a) for a, text in _AREAS.items()},
 }
 """The 12 of COCO, by the end of their keys: box_ap, mask_ap50 ..."""
-for _key, _about in STATISTICS.items():
-    register(Measure(f"box_{_key}", _about.label, _about.meaning.format("boxes")))
-    register(Measure(f"mask_{_key}", f"Mask {_about.label}", _about.meaning.format("masks")))
+
+
+def _measures_of(kind: str, label: str, objects: str) -> dict[str, Measure]:
+    """By the keys of `STATISTICS`."""
+    return {
+        key: register(Measure(f"{kind}_{key}", f"{label}{about.label}", about.meaning.format(objects)))
+        for key, about in STATISTICS.items()
+    }
+
+
+def _register_clean(measure: Measure, order: int) -> str:
+    """Of a number of the clean images in summaries, its key."""
+    meaning = f"{measure.meaning} Without any corruption."
+    clean = Measure(f"clean_{measure.key}", f"Clean {measure.words}", meaning, family="clean", order=order)
+    return register(clean).key
+
+
+_BOXES, _MASKS = _measures_of("box", "", "boxes"), _measures_of("mask", "Mask ", "masks")
+BOX_AP, MASK_AP = _BOXES["ap"], _MASKS["ap"]
 CLASS_AP = register(
     Measure("class_ap", "AP", "COCO's average precision of the class: the mean over overlaps from 0.50 to 0.95.")
 )
+CLEAN_KEYS = {
+    measure.key: _register_clean(measure, order)
+    for order, measure in enumerate((*_BOXES.values(), *_MASKS.values()))
+    if measure is not BOX_AP  # a primary measure has its own
+}
+"""Key of each number but box_ap -> its key in summaries, where it is of the clean images."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,17 +132,30 @@ class Matches:
         lengths = np.full(images, score.size // max(images, 1)) if lengths is None else lengths
         kind, rank = (arrays[f"{prefix}{name}"].reshape(-1) for name in ("class", "rank"))
         matched, ignored = (arrays[f"{prefix}{name}"].reshape(-1, len(AREA_RANGES)) for name in ("matched", "ignored"))
-        image = np.repeat(np.arange(images), lengths)
+        image = np.repeat(np.arange(images, dtype=np.int32), lengths)
         return Matches(image, score.reshape(-1), kind, rank, matched, ignored, arrays[f"{prefix}labelled"])
+
+    @staticmethod
+    def stack(tallies: Sequence[Mapping[str, np.ndarray]]) -> Matches:
+        """Of what `match` gave for each image, one or more."""
+        arrays = {name: np.concatenate([tally[name] for tally in tallies]) for name in tallies[0] if name != "labelled"}
+        lengths = np.array([len(tally["score"]) for tally in tallies])
+        labelled = np.stack([tally["labelled"] for tally in tallies])
+        return Matches.of({**arrays, "score#lengths": lengths, "labelled": labelled})
 
     @property
     def classes(self) -> int:
         return self.labelled.shape[1]
 
+    @cached_property
     def by_class(self) -> list[np.ndarray]:
         """Positions of the detections of each class, the best score first."""
         order = np.lexsort((-self.score, self.kind))  # stable: equal ones stay in the order of the images
         return np.split(order, np.searchsorted(self.kind[order], np.arange(1, self.classes)))
+
+    def objects(self, weights: np.ndarray, area: str) -> np.ndarray:
+        """How many objects count, for weights [N, R] of the images: [R, K]."""
+        return weights.T @ self.labelled[:, :, _column(area)].astype(np.float64)
 
 
 class _Curve(NamedTuple):
@@ -128,24 +170,32 @@ class _Curve(NamedTuple):
         reached[1:] -= reached[:-1].copy()
         return np.einsum("tr,tr->r", self.precision, reached) / len(RECALLS)
 
+    def largest_recall(self) -> np.ndarray | float:
+        """[R]."""
+        return self.recall[-1] if len(self.recall) else 0.0
 
-def average_precision(matches: Matches, counts: np.ndarray | None = None) -> np.ndarray:
-    """AP per weighting, class and threshold, for objects of all areas: [R, K, 10]; NaN for classes without objects.
+
+def average_precision(matches: Matches, counts: np.ndarray | None = None, *, area: str = "all") -> np.ndarray:
+    """AP per weighting, class and threshold: [R, K, 10]; NaN for classes without objects.
 
     Args:
         matches: of N images.
         counts: [R, N], how often each image counts; by default each once.
+        area: of the objects, of `AREA_RANGES`.
     """
-    counts = np.ones((1, len(matches.labelled))) if counts is None else np.asarray(counts, np.float64)
-    values = np.full((len(counts), matches.classes, len(THRESHOLDS)), np.nan)
-    objects = counts @ matches.labelled[:, :, 0]
-    for kind, positions in enumerate(matches.by_class()):
-        rows = max(1, _CHUNK_BYTES // (8 * max(1, len(positions))))
-        for start in range(0, len(counts) if matches.labelled[:, kind, 0].any() else 0, rows):
-            part = slice(start, start + rows)
-            for t, curve in enumerate(_curves(matches, positions, counts[part], objects[part, kind])):
-                values[part, kind, t] = curve.mean_precision()
-    return np.where(objects[:, :, None] > 0, values, np.nan)
+    return _precision_and_recall(matches, counts, area, MOST_DETECTIONS)[0]
+
+
+def average_recall(
+    matches: Matches, counts: np.ndarray | None = None, *, area: str = "all", most: int = MOST_DETECTIONS
+) -> np.ndarray:
+    """The share of the objects that are found, per weighting, class and threshold: [R, K, 10]; NaN as in `average_precision`.
+
+    Args:
+        matches, counts, area: see `average_precision`.
+        most: detections of a class in an image that count, the best ones.
+    """
+    return _precision_and_recall(matches, counts, area, most)[1]
 
 
 def mean_over_classes(values: np.ndarray) -> np.ndarray:
@@ -157,19 +207,19 @@ def mean_over_classes(values: np.ndarray) -> np.ndarray:
 
 def all_statistics(matches: Matches) -> tuple[dict[str, float], np.ndarray]:
     """The 12 statistics by the keys of `STATISTICS`, and the AP of each class [K]; NaN where there are no objects."""
-    groups = {(about.area, about.most) for about in STATISTICS.values()}
-    tables = {group: _precision_and_recall(matches, *group) for group in groups}
+    groups = dict.fromkeys((about.area, about.most) for about in STATISTICS.values())
+    tables = {group: _precision_and_recall(matches, None, *group) for group in groups}
     values = {}
     for key, about in STATISTICS.items():
-        table = tables[about.area, about.most][int(about.is_recall)]
+        table = tables[about.area, about.most][int(about.is_recall)][0]  # K 10
         values[key] = float(mean_over_classes(table if about.threshold is None else table[:, about.threshold, None]))
-    return values, tables["all", MOST_DETECTIONS][0].mean(1)
+    return values, tables["all", MOST_DETECTIONS][0][0].mean(1)
 
 
 def precision_recall(
     matches: Matches, kind: int | None = None, overlap: Literal["0.5", "0.75", "mean"] = "mean"
 ) -> np.ndarray:
-    """Precision at the 101 recalls in `RECALLS`: [101].
+    """Precision at the 101 recalls in `RECALLS`: [101]; NaN without objects.
 
     Args:
         matches: of N images.
@@ -177,11 +227,11 @@ def precision_recall(
         overlap: the threshold, or the mean over all ten.
     """
     chosen = {"0.5": slice(0, 1), "0.75": slice(5, 6), "mean": slice(None)}[overlap]
-    counts, rows = np.ones((1, len(matches.labelled))), []
-    for k, positions in enumerate(matches.by_class()):
-        objects = matches.labelled[:, k, 0].sum()
-        if objects and kind in (None, k):
-            curves = list(_curves(matches, positions, counts, np.array([float(objects)])))[chosen]
+    weights = np.ones((len(matches.labelled), 1))
+    objects, rows = matches.objects(weights, "all"), []
+    for k in range(matches.classes) if kind is None else (kind,):
+        if objects[0, k]:
+            curves = list(_curves(matches, matches.by_class[k], weights, objects[:, k]))[chosen]
             rows.append(np.mean([_at_recalls(curve) for curve in curves], axis=0))
     return np.mean(rows, axis=0) if rows else np.full(len(RECALLS), np.nan)
 
@@ -191,24 +241,31 @@ def _at_recalls(curve: _Curve) -> np.ndarray:
     return np.append(curve.precision[:, 0], 0.0)[np.searchsorted(curve.recall[:, 0], RECALLS)]
 
 
-def _precision_and_recall(matches: Matches, area: str, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """AP and the largest recall, [K, 10] each, with every image once."""
-    column, counts = list(AREA_RANGES).index(area), np.ones((1, len(matches.labelled)))
-    precision, recall = np.full((2, matches.classes, len(THRESHOLDS)), np.nan)
-    for kind, positions in enumerate(matches.by_class()):
-        objects = matches.labelled[:, kind, column].sum()
-        best = positions[matches.rank[positions] < most]
-        for t, curve in enumerate(_curves(matches, best, counts, np.array([float(objects)]), column) if objects else ()):
-            precision[kind, t] = curve.mean_precision()[0]
-            recall[kind, t] = curve.recall[-1, 0] if len(curve.recall) else 0.0
+def _column(area: str) -> int:
+    return list(AREA_RANGES).index(area)
+
+
+def _precision_and_recall(matches: Matches, counts: np.ndarray | None, area: str, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """AP and the largest recall, [R, K, 10] each."""
+    weights = np.ones((len(matches.labelled), 1)) if counts is None else np.ascontiguousarray(np.transpose(counts), np.float64)
+    objects = matches.objects(weights, area)
+    precision, recall = np.full((2, *objects.shape, len(THRESHOLDS)), np.nan)
+    for kind in np.flatnonzero((objects > 0).any(0)):
+        best = matches.by_class[kind]
+        best = best[matches.rank[best] < most]
+        rows = max(1, _CHUNK_BYTES // (8 * max(1, len(best))))
+        for part in (slice(start, start + rows) for start in range(0, len(objects), rows)):
+            for t, curve in enumerate(_curves(matches, best, weights[:, part], objects[part, kind], _column(area))):
+                precision[part, kind, t], recall[part, kind, t] = curve.mean_precision(), curve.largest_recall()
+    precision[objects == 0], recall[objects == 0] = np.nan, np.nan
     return precision, recall
 
 
 def _curves(
-    matches: Matches, positions: np.ndarray, counts: np.ndarray, objects: np.ndarray, column: int = 0
+    matches: Matches, positions: np.ndarray, weights: np.ndarray, objects: np.ndarray, column: int = 0
 ) -> Iterator[_Curve]:
-    """One per threshold, for detections of one class in the order of their scores; counts [R, N], objects [R]."""
-    weights = np.ascontiguousarray(counts.T)[matches.image[positions]]  # D R
+    """One per threshold, for detections of one class in the order of their scores; weights [N, R], objects [R]."""
+    weights = weights[matches.image[positions]]  # D R
     total = np.cumsum(weights, axis=0)
     matched, ignored = matches.matched[positions, column], matches.ignored[positions, column]
     for t in range(len(THRESHOLDS)):

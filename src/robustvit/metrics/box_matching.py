@@ -14,7 +14,7 @@ import numpy as np
 
 from robustvit.runtime.run_lengths import RunLengths, overlaps
 
-__all__ = ["AREA_RANGES", "MOST_DETECTIONS", "THRESHOLDS", "Found", "Labelled", "box_overlaps", "match"]
+__all__ = ["AREA_RANGES", "MOST_DETECTIONS", "THRESHOLDS", "Found", "Labelled", "box_overlaps", "match", "to_xywh"]
 
 THRESHOLDS = np.linspace(0.5, 0.95, 10)
 """Overlaps from which a detection may take an object."""
@@ -22,6 +22,9 @@ AREA_RANGES = {"all": (0.0, 1e10), "small": (0.0, 32.0**2), "medium": (32.0**2, 
 """Smallest and largest area in square pixels; both belong to the range, as in pycocotools."""
 MOST_DETECTIONS = 100
 """Of a class in an image."""
+_DECIMALS = 11
+"""To which the sides of boxes are rounded: x2 - x1 has lost the last bits of the width that a file gives, and without them an
+area misses the end of a range, or an overlap a threshold, that pycocotools finds it to meet."""
 _ALL_FREE = (1 << len(THRESHOLDS)) - 1
 
 
@@ -72,26 +75,29 @@ def match(
         box_area: of masks, take the areas of the detected boxes, as pycocotools does when detections carry boxes.
 
     Returns:
-        score float64 [n], class int32 [n], rank uint8 [n] among those of the class; matched and ignored uint16 [n, 4] per
-        range of areas, where bit t speaks of threshold t; labelled int32 [classes, 4]: how many objects count.
+        score float32 or float64 [n], as given; class uint16 [n]; rank uint8 [n] among those of the class; matched and ignored
+        uint16 [n, 4] per range of areas, where bit t is about threshold t; labelled uint16 [classes, 4]: how many objects
+        count.
 
     Raises:
-        ValueError: masks are compared that are not there.
+        ValueError: masks are compared that are not there, or a class is out of range.
     """
+    _require_classes("a detection", found.classes, classes)
+    _require_classes("an object", labelled.classes, classes)
     order, rank = _ranked(found)
     masks = found.masks.of(order) if found.masks is not None and kind == "masks" else None
     found = Found(found.boxes[order], found.scores[order], found.classes[order], masks)
     lower, upper = np.array(list(AREA_RANGES.values())).T
     is_ignored = labelled.is_crowd[:, None] | (labelled.areas[:, None] < lower) | (labelled.areas[:, None] > upper)  # m 4
     matched, ignored = _take(_overlaps(found, labelled, kind), labelled.is_crowd, is_ignored)
-    areas = masks.areas() if masks is not None and not box_area else np.prod(found.boxes[:, 2:] - found.boxes[:, :2], axis=1)
+    areas = masks.areas() if masks is not None and not box_area else _box_areas(found.boxes)
     is_outside = (areas[:, None] < lower) | (areas[:, None] > upper)
     ignored |= np.where(is_outside, _ALL_FREE & ~matched, 0)
-    counts = np.zeros((classes, len(AREA_RANGES)), np.int32)
+    counts = np.zeros((classes, len(AREA_RANGES)), np.uint16)
     np.add.at(counts, labelled.classes, ~is_ignored)
     return {
-        "score": found.scores.astype(np.float64),
-        "class": found.classes.astype(np.int32),
+        "score": found.scores.astype(np.float32 if found.scores.dtype == np.float32 else np.float64),
+        "class": found.classes.astype(np.uint16),
         "rank": rank.astype(np.uint8),
         "matched": matched.astype(np.uint16),
         "ignored": ignored.astype(np.uint16),
@@ -103,9 +109,25 @@ def box_overlaps(found: np.ndarray, labelled: np.ndarray, is_crowd: np.ndarray) 
     """Intersection over union of boxes, [n, 4] and [m, 4] -> [n, m]; over the found area alone for crowds, bool [m]."""
     shared = np.minimum(found[:, None, 2:], labelled[:, 2:]) - np.maximum(found[:, None, :2], labelled[:, :2])
     both = np.where((shared > 0).all(-1), shared[..., 0] * shared[..., 1], 0.0)
-    area = np.prod(found[:, 2:] - found[:, :2], axis=1)[:, None]
-    whole = np.where(is_crowd, area, area + np.prod(labelled[:, 2:] - labelled[:, :2], axis=1) - both)
+    area = _box_areas(found)[:, None]
+    whole = np.where(is_crowd, area, area + _box_areas(labelled) - both)
     return both / np.where(both > 0, whole, 1.0)
+
+
+def to_xywh(boxes: np.ndarray) -> np.ndarray:
+    """Corners [n, 4] -> x, y, width, height [n, 4], for files of which pycocotools is to give the same numbers as `match`."""
+    return np.concatenate([boxes[:, :2], np.round(boxes[:, 2:] - boxes[:, :2], _DECIMALS)], axis=1)
+
+
+def _box_areas(boxes: np.ndarray) -> np.ndarray:
+    """[n, 4] -> [n]."""
+    return np.prod(to_xywh(boxes)[:, 2:], axis=1)
+
+
+def _require_classes(what: str, given: np.ndarray, classes: int) -> None:
+    if len(given) and not 0 <= given.min() <= given.max() < classes:
+        wrong = given.max() if given.max() >= classes else given.min()
+        raise ValueError(f"{what} has the class {wrong}; expected 0 to {classes - 1}")
 
 
 def _ranked(found: Found) -> tuple[np.ndarray, np.ndarray]:

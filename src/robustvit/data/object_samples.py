@@ -199,32 +199,38 @@ class ObjectFiles(ObjectSamples):
         self.check_sizes(chosen)
         self.looked_into.update(chosen)
 
-    def check_sizes(self, positions: Sequence[int]) -> None:
+    def check_sizes(self, positions: Sequence[int], originals: ObjectFiles | None = None) -> None:
         """Looks at the size of some images.
 
+        Args:
+            positions: of these.
+            originals: the images that these are copies of, which tell the sizes that their annotations do not.
+
         Raises:
-            LayoutError: some have another one than their annotations say.
+            LayoutError: some have another size than their annotations, or the originals, say.
         """
+        known = {} if originals is None else {file.row: file.image for file in originals.files}
         with ThreadPoolExecutor(_ASKING) as pool:
-            found = [told for told in pool.map(self._size_problem, positions) if told]
+            found = [told for told in pool.map(lambda i: self._size_problem(self.files[i], known), positions) if told]
         if found:
             raise LayoutError(
                 f"{self.name}: {len(found)} images have another size than their annotations say ({named(found)}); boxes "
                 "are in pixels of the image: correct width and height in the annotations, or give the images they are of"
             )
 
-    def _size_problem(self, i: int) -> str | None:
-        """What is wrong with the size of an image; None for nothing, or for what cannot be read or is not annotated."""
-        file = self.files[i]
-        if self.table is None or (said := self.table.size(file.row)) is None:
-            return None
+    def _size_problem(self, file: ObjectFile, originals: Mapping[int, Path]) -> str | None:
+        """What is wrong with the size of an image; None for nothing, or for what cannot be read or is not known."""
         with suppress(UnreadablePictureError, OSError):
+            said = None if self.table is None else self.table.size(file.row)
+            if said is None and file.row in originals:
+                said = image_size(originals[file.row], ignore_orientation=False)
+            if said is None:
+                return None
             there = image_size(file.image, ignore_orientation=self.ignore_orientation)
             if there != said:
                 is_turned = not self.ignore_orientation and image_size(file.image, ignore_orientation=True) == said
                 why = ": they are those of the image before its EXIF tag turns it, see --ignore-orientation"
-                sizes = f"{said[1]}x{said[0]} for {there[1]}x{there[0]} pixels"
-                return f"{file.id} has {sizes}{why if is_turned else ''}"
+                return f"{file.id} has {said[1]}x{said[0]} for {there[1]}x{there[0]} pixels{why if is_turned else ''}"
         return None
 
 

@@ -57,7 +57,7 @@ def corrupted_objects(
     for cell, folder in there.items():
         files = images.copies(folder, skipped, "that is annotated")
         cells[cell] = source.with_files(files, str(root))
-        cells[cell].check_sizes(range(0, len(files), max(1, len(files) // _LOOKED_AT)))
+        cells[cell].check_sizes(range(0, len(files), max(1, len(files) // _LOOKED_AT)), source)
         cells[cell].looked_into.update(range(len(files)))
     return cells
 
@@ -78,11 +78,6 @@ def _source(root: Path, folder: Path) -> tuple[ObjectFiles, Originals[ObjectFile
 
 def _sources(root: Path, folder: Path) -> Iterator[ObjectFiles]:
     """Datasets with objects, the likeliest first."""
-    for place in (root, root.parent):
-        splits = coco_splits(place)
-        for split in ("val", "test", "", "train"):
-            if split in splits:
-                yield _annotated(splits[split], folder)
     errors = []
     for place in made_from(root):
         for reader, split in product(_READERS, ("val", "train")):
@@ -93,6 +88,11 @@ def _sources(root: Path, folder: Path) -> Iterator[ObjectFiles]:
             else:
                 if found is not None and found.has_targets:
                     yield found
+    for place in (root, root.parent):
+        splits = coco_splits(place)
+        for split in ("val", "test", "", "train"):
+            if split in splits:
+                yield _annotated(splits[split], folder)
     if errors:  # what is wrong with the dataset that was copied is worth knowing
         raise errors[0]
 

@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 
 __all__ = ["PREDICTION_FORMS", "TASK_OPTIONS"]
 
-TASK_OPTIONS: Registry[type[Any]] = Registry("robustvit.task_options", {"segmentation": "robustvit.tasks.windows:Inference"})
+TASK_OPTIONS: Registry[type[Any]] = Registry(
+    "robustvit.task_options",
+    {
+        "segmentation": "robustvit.tasks.windows:Inference",
+        "detection": "robustvit.tasks.detector_inputs:DetectorInputs",
+    },
+)
 """How a network is asked; `Task.with_options` takes their fields."""
 PREDICTION_FORMS: Registry[type[PredictionForm]] = Registry(
     "robustvit.prediction_forms",

@@ -18,6 +18,7 @@ TASKS: Registry[type[Task]] = Registry(
     {
         "classification": "robustvit.tasks.classification:Classification",
         "segmentation": "robustvit.tasks.segmentation:Segmentation",
+        "detection": "robustvit.tasks.detection:Detection",
     },
 )
 

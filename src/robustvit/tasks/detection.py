@@ -1,0 +1,356 @@
+"""Detection: a target is the labelled objects of an image, a prediction is scored boxes of classes, with masks or without."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from robustvit.corruptions.conditions import Condition
+from robustvit.data.normalisation import Normalisation
+from robustvit.data.object_layouts import corrupted_objects, open_objects
+from robustvit.data.palettes import completed_palette
+from robustvit.data.readers.class_folders import LayoutError
+from robustvit.data.samples import SampleSet
+from robustvit.metrics.average_precision import (
+    BOX_AP,
+    CLASS_AP,
+    CLEAN_KEYS,
+    Matches,
+    all_statistics,
+    average_precision,
+    mean_over_classes,
+)
+from robustvit.metrics.box_matching import Found, Labelled, match
+from robustvit.models.functions import FunctionNetwork
+from robustvit.tasks.base import Answer, SummaryMeasures, Task
+from robustvit.tasks.class_matching import ClassMismatchError, label_names_of
+from robustvit.tasks.detected import found_objects, given_objects
+from robustvit.tasks.detector_inputs import DetectorInputs, padded
+from robustvit.tasks.notes import Note, other_classes_note
+from robustvit.tasks.object_drawing import draw_found, draw_labelled
+from robustvit.tasks.per_class import ClassResult, class_result
+from robustvit.tasks.tallies import Tallies, Tally
+
+__all__ = ["Detection"]
+
+BOXES, MASKS = "box_", "mask_"
+"""Before the names of tallies."""
+PIXELS = 2**21
+"""Of inputs that a network sees at once: two of 1216x800, or many small ones."""
+LABELLED = f"{BOXES}labelled"
+
+
+@dataclass(frozen=True)
+class Detection(Task):
+    """Objects.
+
+    Attributes:
+        classes: their names; empty before `bind`.
+        palette: their colours.
+        inputs: how images become inputs.
+        places: label of a model -> class of the dataset, -1 for none of these; None where labels are classes.
+        other_names: what the network calls its classes, where these are others than those of the dataset.
+        category_ids: class -> id in annotation files; None where nobody knows them.
+    """
+
+    name = "detection"
+    primary = BOX_AP
+    summary = SummaryMeasures.of(BOX_AP, has_degradation=True)
+    further: ClassVar[Mapping[str, str]] = CLEAN_KEYS
+    protocol = "native"
+    is_dense = True
+    batch_size = 4
+    ranks_samples = True
+    example_side = 360
+    can_be_attacked = True
+    classes: tuple[str, ...] = ()
+    palette: tuple[tuple[int, int, int], ...] = ()
+    inputs: DetectorInputs = field(default_factory=DetectorInputs)
+    places: Mapping[int, int] | None = None
+    other_names: tuple[str, ...] = ()
+    category_ids: tuple[int, ...] | None = None
+
+    # data
+
+    def open(self, data: str | Path, **options: Any) -> SampleSet:
+        return open_objects(data, **options)
+
+    def outputs(self, samples: Any) -> int:
+        """One per class.
+
+        Raises:
+            LayoutError: there are no labelled objects to learn from.
+        """
+        samples.require_targets()
+        return len(samples.classes)
+
+    def open_copies(self, root: Path, names: Sequence[str], severities: Sequence[int]) -> dict[tuple[str, int], SampleSet]:
+        found = corrupted_objects(root, names, severities)
+        if not found:
+            raise LayoutError(f"{root} has corrupted copies, but none with annotations of {', '.join(names)}")
+        return dict(found)
+
+    def check_clean_beside(self, root: str | Path, what: str) -> None:
+        self.open(root)  # COCO-C may have its clean images beside the corrupted ones
+
+    def open_images(self, data: str | Path, **options: Any) -> SampleSet | None:
+        """A dataset in one of the layouts."""
+        try:
+            samples = self.open(data, **options)
+        except LayoutError as error:
+            if not Path(data).is_dir():
+                raise
+            warnings.warn(f"{data} is taken for a plain folder, all files of which are images: {error}", stacklevel=2)
+            return None
+        return samples if samples.classes else None
+
+    def with_classes(self, samples: SampleSet, classes: Sequence[str]) -> SampleSet:
+        if classes and len(samples.classes) != len(classes):
+            raise ValueError(f"{samples.name} has {len(samples.classes)} classes; the training set has {len(classes)}")
+        return super().with_classes(samples, classes)
+
+    # training
+
+    def place(self, target: Labelled, placement: Any) -> dict[str, Tensor]:
+        """What a detector learns from: boxes float32 [n, 4], labels [n], masks uint8 [n, H, W] where there are any, and the
+        size (h, w) without padding. Crowds, and what the crop leaves no pixel of, are left out."""
+        boxes = placement.boxes(target.boxes)
+        sides = boxes[:, 2:] - boxes[:, :2]
+        kept = np.flatnonzero(~target.is_crowd & (sides >= 1).all(1))
+        placed: dict[str, Any] = {"boxes": boxes[kept].astype(np.float32), "labels": target.classes[kept].astype(np.int64)}
+        if target.masks is not None:
+            placed["masks"] = placement.masks(target.masks.of(kept).dense().view(np.uint8))
+        placed["size"] = np.array(placement.shown, np.int64)
+        return {name: torch.from_numpy(value) for name, value in placed.items()}
+
+    def collate(self, targets: Sequence[Any]) -> list[dict[str, Tensor]]:
+        """Of each image, what `place` gave; or of whole images, what it would give."""
+        return [target if isinstance(target, dict) else _whole(target) for target in targets]
+
+    def repeat(self, targets: Sequence[Any], times: int) -> list[Any]:
+        return list(targets) * times
+
+    def forward(self, network: Any, images: Tensor, targets: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+        """Name of a loss -> [B, 2], see `Detector.image_losses`."""
+        return network.image_losses(images, targets, _sizes(targets, images))
+
+    def loss(self, answer: Mapping[str, Tensor], targets: Any) -> dict[str, Tensor]:
+        """The losses of proposals and regions, each over all samples of the batch."""
+        totals = {name: value.sum(0) for name, value in answer.items()}
+        return {name: total / count.clamp(min=1) for name, (total, count) in totals.items()}
+
+    # attacks
+
+    def attacked_answer(self, network: nn.Module, inputs: Tensor) -> dict[str, Any]:
+        """Normalised images as the network would see them, and the network: its losses need the targets."""
+        return {"inputs": self._bound_inputs(network).resized(inputs), "network": network, "size": inputs.shape[2:]}
+
+    def attack_losses(self, answer: Mapping[str, Any], targets: Sequence[Mapping[str, Tensor]]) -> Tensor:
+        """Of each image, the sum of the losses that the network was trained with, over all anchors and regions."""
+        inputs, (H, W) = answer["inputs"], answer["size"]
+        h, w = inputs.shape[2:]
+        moved = [_resized_target(target, (h / H, w / W)) for target in targets]
+        losses = answer["network"].image_losses(padded(inputs), moved, [(h, w)] * len(inputs), sampled=False)
+        return torch.stack([value[:, 0] / value[:, 1].clamp(min=1) for value in losses.values()]).sum(0)
+
+    # evaluation
+
+    def with_options(self, **options: Any) -> Detection:
+        return replace(self, inputs=DetectorInputs(**options)) if options else self
+
+    def bind_in_order(self, outputs: int) -> Detection:
+        return self if self.classes else replace(self, classes=tuple(f"class {i}" for i in range(outputs)))
+
+    def bind(self, network: Any, samples: Any, size: tuple[int, int], **options: Any) -> Detection:
+        super().bind(network, samples, size, **options)
+        if not samples.has_targets:
+            raise LayoutError(
+                f"{samples.name} has no labelled objects, so there is nothing to measure by; `predict` needs none"
+            )
+        names, classes, outputs = label_names_of(network), tuple(samples.classes), getattr(network, "num_classes", None)
+        known = len(names) == outputs and set(classes) <= set(names)
+        if isinstance(outputs, int) and outputs != len(classes) and not known:
+            raise ClassMismatchError(
+                f"{type(network).__name__} has {outputs} classes and {samples.name} has {len(classes)}; is this the network "
+                "for these images?"
+            )
+        bound = replace(self, classes=classes, palette=tuple(samples.palette), category_ids=samples.category_ids, places=None)
+        if known and names != classes:
+            return replace(bound, places={names.index(name): k for k, name in enumerate(classes)})
+        return replace(bound._of_model(network), other_names=names if len(names) == outputs and not known else ())
+
+    def bind_images(self, network: Any, samples: Any, size: tuple[int, int]) -> Detection:
+        names = label_names_of(network) or tuple(samples.classes)
+        outputs = getattr(network, "num_classes", None)
+        if not names and outputs is None:
+            raise ValueError(
+                f"nobody says which classes {type(network).__name__} has; give images with annotations that name them"
+            )
+        if outputs is not None and len(names) != outputs:
+            names = tuple(f"class {i}" for i in range(outputs))
+        is_own = names == tuple(samples.classes)
+        palette = tuple(samples.palette) if is_own else completed_palette([None] * len(names))
+        ids = samples.category_ids if is_own else None
+        return replace(self, classes=names, palette=palette, category_ids=ids)._of_model(network)
+
+    def _of_model(self, network: nn.Module) -> Detection:
+        """With what the labels of a model that robustvit did not build mean."""
+        kind = self.inputs.labels
+        if hasattr(network, "detect"):
+            if kind != "classes":
+                raise ValueError(f"labels={kind} is for models that robustvit did not build; leave it out")
+            return self
+        if kind == "categories" and self.category_ids is None:
+            raise ValueError("labels=categories are ids of an annotation file, and these images have none; choose another")
+        given = {"classes": range(len(self.classes)), "from_one": range(1, 1 + len(self.classes))}.get(kind, self.category_ids)
+        return replace(self, places={label: k for k, label in enumerate(given or ())})
+
+    def _bound_inputs(self, network: Any) -> DetectorInputs:
+        return self.inputs if self.inputs.fit is not None else replace(self.inputs, fit=getattr(network, "fit", None))
+
+    def _class_of(self, labels: np.ndarray) -> np.ndarray:
+        """Labels of the model -> classes; -1 for none of these."""
+        if self.places is None:
+            return labels
+        return np.array([self.places.get(int(label), -1) for label in labels], np.int64)
+
+    def predict(self, network: Any, inputs: Tensor) -> list[Found]:
+        """Of normalised inputs [B, 3, H, W], in their own pixels."""
+        sizes = [(inputs.shape[2], inputs.shape[3])] * len(inputs)
+        found = network.detect(padded(inputs), sizes, sizes)
+        return [found_objects(own, size, self._class_of) for own, size in zip(found, sizes, strict=True)]
+
+    def predict_images(self, network: Any, images: Tensor, normalisation: Normalisation) -> list[Found]:
+        """Objects in uint8 [B, 3, H, W], in their own pixels."""
+        if isinstance(network, FunctionNetwork):
+            return given_objects(network.ask(images), images, self._class_of, network.extra_repr())
+        parameter = next(network.parameters(), torch.zeros(()))
+        shown = self._bound_inputs(network).resized(images)
+        if not hasattr(network, "detect"):  # as torchvision's detectors, which take a list of images in 0 .. 1
+            with torch.inference_mode():
+                answer = network([image.to(parameter.device).float() / 255 for image in images])
+            return given_objects(answer, images, self._class_of, type(network).__name__)
+        original, size = (images.shape[2], images.shape[3]), (shown.shape[2], shown.shape[3])
+        found: list[Found] = []
+        for part in shown.split(max(1, PIXELS // (size[0] * size[1]))):
+            with torch.inference_mode():
+                inputs = padded(normalisation(part.to(parameter.device)).to(parameter.dtype))
+                detected = network.detect(inputs, [size] * len(part), [original] * len(part))
+            found += [found_objects(own, original, self._class_of) for own in detected]
+        return found
+
+    def tally(self, prediction: Found, target: Labelled) -> Tally:
+        """Which detections find which objects, by box and, where both have them, by mask."""
+        tally = {f"{BOXES}{name}": v for name, v in match(prediction, target, len(self.classes), "boxes").items()}
+        if prediction.masks is not None and target.masks is not None:
+            masks = match(prediction, target, len(self.classes), "masks")
+            tally |= {f"{MASKS}{name}": value for name, value in masks.items()}
+        return tally
+
+    def score(self, tallies: Tallies, counts: np.ndarray) -> dict[str, np.ndarray]:
+        found: dict[str, np.ndarray] = {}
+        for kind in _kinds(tallies):
+            values = average_precision(Matches.of(tallies.arrays, kind), counts)  # R K 10
+            chosen = {"ap": slice(None), "ap50": slice(0, 1), "ap75": slice(5, 6)}
+            found |= {f"{kind}{key}": mean_over_classes(values[..., part]) for key, part in chosen.items()}
+        return found
+
+    def extras(self, tallies: Tallies) -> dict[str, float]:
+        """COCO's other statistics: by size of the objects, and recalls."""
+        found: dict[str, float] = {}
+        for kind in _kinds(tallies):
+            statistics, _ = all_statistics(Matches.of(tallies.arrays, kind))
+            found |= {f"{kind}{key}": value for key, value in statistics.items() if key not in ("ap", "ap50", "ap75")}
+        return {key: value for key, value in found.items() if value == value}
+
+    def has_same_targets(self, first: Tallies, second: Tallies) -> bool:
+        return bool((first[LABELLED] == second[LABELLED]).all())
+
+    def per_class(self, conditions: Sequence[Condition], rows: Sequence[Tallies]) -> tuple[ClassResult, ...]:
+        """AP of every class."""
+        values = [average_precision(Matches.of(row.arrays, BOXES))[0].mean(-1) for row in rows]  # K each
+        images = (rows[0][LABELLED][:, :, 0] > 0).sum(0)
+        return tuple(
+            class_result(name, int(images[k]), conditions, {CLASS_AP.key: [v[k] for v in values]}, by_corruption=True)
+            for k, name in enumerate(self.classes)
+        )
+
+    def notes(self, samples: Any, clean: Tallies, *, is_untrained: bool) -> list[Note]:
+        """Whether the network says that its classes are others, and what is wrong with the annotations."""
+        found = [other_classes_note(self.other_names, self.classes)] if self.other_names else []
+        told = [Note("annotations", "Annotations", text) for text in getattr(samples, "problems", ())]
+        return [*found, *told]
+
+    # report
+
+    def answer(self, prediction: Found, target: Labelled) -> Answer:
+        """AP of the image."""
+        value = self.scores(Tallies.stack([self.tally(prediction, target)]))[BOX_AP.key]
+        return Answer(f"AP {BOX_AP.text(value)}" if value == value else f"{len(prediction.scores)} found")
+
+    def target_text(self, target: Labelled) -> str:
+        """How many objects of which class, the most frequent first."""
+        kinds, counts = np.unique(target.classes[~target.is_crowd], return_counts=True)
+        order = counts.argsort(kind="stable")[::-1]
+        texts = [f"{counts[i]} {self.classes[kinds[i]]}" for i in order]
+        return ", ".join(texts[:3]) + (f" and {len(texts) - 3} more" if len(texts) > 3 else "") or "nothing"
+
+    def draw(self, image: Image.Image, prediction: Found, target: Labelled | None) -> Image.Image:
+        return draw_found(image, prediction, target, self.classes, self.palette)
+
+    def draw_target(self, image: Image.Image, target: Labelled) -> Image.Image:
+        return draw_labelled(image, target, self.classes, self.palette)
+
+    def legend(self) -> tuple[tuple[str, tuple[int, int, int]], ...]:
+        """The classes with their colours."""
+        return tuple(zip(self.classes, self.palette, strict=True))
+
+    def facts(self) -> tuple[Any, ...]:
+        return (self.name, self.inputs, self.classes, self.places)
+
+    def describe(self, samples: SampleSet) -> dict[str, Any]:
+        return {"classes": len(samples.classes), "inference": self.inputs.describe()}
+
+    def numbers(self, network: Any, inputs: Tensor) -> Tensor:
+        """Scores of the proposals; of other models, whatever they say."""
+        if not hasattr(network, "forward_rpn"):
+            return torch.zeros(1)
+        scores, _ = network.forward_rpn(network.forward_pyramid(network.forward_features(inputs)))
+        return scores[0].flatten()
+
+
+def _kinds(tallies: Tallies) -> list[str]:
+    return [kind for kind in (BOXES, MASKS) if f"{kind}labelled" in tallies.arrays]
+
+
+def _sizes(targets: Sequence[Mapping[str, Tensor]], images: Tensor) -> list[tuple[int, int]]:
+    whole = (images.shape[2], images.shape[3])
+    return [(int(t["size"][0]), int(t["size"][1])) if "size" in t else whole for t in targets]
+
+
+def _whole(target: Labelled) -> dict[str, Tensor]:
+    """The objects of an image that nothing was done to."""
+    kept = np.flatnonzero(~target.is_crowd & (target.boxes[:, 2:] > target.boxes[:, :2]).all(1))
+    made: dict[str, Any] = {"boxes": target.boxes[kept].astype(np.float32), "labels": target.classes[kept].astype(np.int64)}
+    if target.masks is not None:
+        made["masks"] = target.masks.of(kept).dense().view(np.uint8)
+    return {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in made.items()}
+
+
+def _resized_target(target: Mapping[str, Tensor], factors: tuple[float, float]) -> dict[str, Tensor]:
+    """A target whose image was resized by (down, right)."""
+    down, right = factors
+    moved = dict(target, boxes=target["boxes"] * target["boxes"].new_tensor([right, down, right, down]))
+    if "masks" in target and factors != (1.0, 1.0):
+        masks = target["masks"][:, None].float()
+        size = [round(side * factor) for side, factor in zip(masks.shape[2:], factors, strict=True)]
+        moved["masks"] = torch.nn.functional.interpolate(masks, size, mode="nearest")[:, 0]
+    return moved

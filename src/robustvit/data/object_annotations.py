@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import marshal
 import math
+from array import array
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ __all__ = ["ObjectTable", "Problems", "Size", "TableBuilder", "known_sizes"]
 
 _ASKING = 8
 """Threads that ask images for their size."""
+_CHUNK = 4096
+"""Objects whose outlines a digest takes at once."""
 _NAMED = 4
 """Of the faults of one kind, in a message."""
 _UNNOTICED, _UNNOTICED_SHARE = 1.0, 0.005
@@ -58,6 +61,11 @@ class Problems:
         if len(names) < _NAMED:
             names.append(name)
 
+    def add_all(self, others: Problems) -> None:
+        """Takes over the faults of other kinds."""
+        self._counts |= others._counts
+        self._names |= others._names
+
     def told(self) -> tuple[str, ...]:
         """A line for each kind."""
         return tuple(self._line(kind, count) for kind, count in self._counts.items())
@@ -77,7 +85,8 @@ class ObjectTable:
         classes: int64 [M].
         areas: float64 [M] in square pixels, NaN where the annotation has none.
         is_crowd: bool [M].
-        segmentations: of each object its outline, packed; empty where the objects have no masks.
+        outlines: the segmentations of all objects, packed, in any order; empty where the objects have no masks.
+        spans: int64 [M, 2]: where the segmentation of an object begins and ends in `outlines`.
         sizes: int64 [N, 2]: height and width of the images as annotated, 0 where they are not.
         is_relative: whether boxes and outlines are given in shares of width and height, not in pixels.
     """
@@ -87,13 +96,14 @@ class ObjectTable:
     classes: NDArray[np.int64]
     areas: NDArray[np.float64]
     is_crowd: NDArray[np.bool_]
-    segmentations: tuple[bytes, ...]
+    outlines: bytearray
+    spans: NDArray[np.int64]
     sizes: NDArray[np.int64]
     is_relative: bool = False
 
     @property
     def has_masks(self) -> bool:
-        return bool(self.segmentations)
+        return bool(self.outlines)
 
     def size(self, image: int) -> Size | None:
         """(height, width) of an image as annotated; None where it is not."""
@@ -115,23 +125,25 @@ class ObjectTable:
     def _masks(self, part: slice, size: Size) -> RunLengths | None:
         if not self.has_masks:
             return None
-        outlines = [marshal.loads(packed) for packed in self.segmentations[part]]  # packed by this process
+        found = [marshal.loads(self.outlines[start:end]) for start, end in self.spans[part]]  # packed by this process
         if self.is_relative:
             scale = np.array([size[1], size[0]], np.float64)
-            outlines = [[(np.reshape(corners, (-1, 2)) * scale).ravel() for corners in outline] for outline in outlines]
-        return RunLengths.from_coco(outlines, size)
+            found = [[(np.reshape(corners, (-1, 2)) * scale).ravel() for corners in outline] for outline in found]
+        return RunLengths.from_coco(found, size)
 
     def add_to(self, digest: Digest, images: Sequence[int]) -> None:
         """Lets a digest depend on the objects of these images."""
         rows = np.asarray(images, np.int64)
         counts = self.starts[rows + 1] - self.starts[rows]
-        first = np.cumsum(counts) - counts
-        objects = np.repeat(self.starts[rows] - first, counts) + np.arange(counts.sum())
+        before = np.cumsum(counts) - counts
+        objects = np.repeat(self.starts[rows] - before, counts) + np.arange(counts.sum())
         digest.add(self.is_relative, self.has_masks)
-        for array in (counts, self.sizes[rows], *(a[objects] for a in (self.boxes, self.classes, self.areas, self.is_crowd))):
-            digest.add_array(array)
+        for values in (counts, self.sizes[rows], *(a[objects] for a in (self.boxes, self.classes, self.areas, self.is_crowd))):
+            digest.add_array(values)
         if self.has_masks:
-            digest.add_array(np.frombuffer(b"".join(self.segmentations[i] for i in objects), np.uint8))
+            for first in range(0, len(objects), _CHUNK):
+                spans = self.spans[objects[first : first + _CHUNK]].tolist()
+                digest.add_array(np.frombuffer(b"".join(self.outlines[start:end] for start, end in spans), np.uint8))
 
 
 class TableBuilder:
@@ -146,10 +158,10 @@ class TableBuilder:
 
     def __init__(self, where: Path, sizes: Sequence[Size | None], problems: Problems, *, is_relative: bool = False) -> None:
         self.where, self.sizes, self.problems, self.is_relative = where, sizes, problems, is_relative
-        self._rows: list[tuple[int, int, float, bool]] = []
-        self._boxes: list[tuple[float, float, float, float]] = []
-        self._segmentations: list[bytes | None] = []
-        self._unmasked: list[str] = []
+        self._images, self._classes, self._crowds = array("q"), array("q"), array("b")
+        self._boxes, self._areas = array("d"), array("d")
+        self._outlines, self._ends = bytearray(), array("q", [0])
+        self._unmasked = Problems()
         self._left_out = 0
 
     def leave_out(self, why: str, name: str) -> None:
@@ -187,18 +199,20 @@ class TableBuilder:
         clipped = self._clipped(box, self.sizes[image], name)
         if clipped is None:
             return
-        packed = None
         if segmentation:
             try:
-                packed = marshal.dumps(_checked(segmentation, (1, 1) if self.is_relative else self.sizes[image]))
+                self._outlines += marshal.dumps(_checked(segmentation, (1, 1) if self.is_relative else self.sizes[image]))
             except _ERRORS:
                 self.leave_out("objects with a malformed segmentation", name)
                 return
         else:
-            self._unmasked.append(name)
-        self._boxes.append(clipped)
-        self._rows.append((image, class_index, _area(area), is_crowd))
-        self._segmentations.append(packed)
+            self._unmasked.add("objects without segmentation, because of which no masks are used", name)
+        self._images.append(image)
+        self._classes.append(class_index)
+        self._crowds.append(is_crowd)
+        self._boxes.extend(clipped)
+        self._areas.append(_area(area))
+        self._ends.append(len(self._outlines))
 
     def _clipped(self, box: Sequence[Any], size: Size | None, name: str) -> tuple[float, float, float, float] | None:
         """A box within its image; None where there is none left."""
@@ -228,21 +242,21 @@ class TableBuilder:
         Raises:
             LayoutError: there were objects, and none could be taken.
         """
-        if self._left_out and not self._rows:
+        if self._left_out and not self._images:
             raise LayoutError(f"{self.where}: no object can be used: {'; '.join(self.problems.told())}")
-        images = np.array([row[0] for row in self._rows], np.int64)
+        if self._outlines and self._unmasked.told():
+            self.problems.add_all(self._unmasked)
+            self._outlines.clear()
+        images, ends = np.array(self._images, np.int64), np.array(self._ends, np.int64)
         order = images.argsort(kind="stable")
-        has_masks = bool(self._rows) and None not in self._segmentations
-        if not has_masks and any(packed is not None for packed in self._segmentations):
-            for name in self._unmasked:
-                self.problems.add("objects without segmentation, because of which no masks are used", name)
         return ObjectTable(
             starts=np.append(0, np.cumsum(np.bincount(images, minlength=len(self.sizes)))).astype(np.int64),
             boxes=np.array(self._boxes, np.float64).reshape(-1, 4)[order],
-            classes=np.array([row[1] for row in self._rows], np.int64)[order],
-            areas=np.array([row[2] for row in self._rows], np.float64)[order],
-            is_crowd=np.array([row[3] for row in self._rows], bool)[order],
-            segmentations=tuple(self._segmentations[i] or b"" for i in order) if has_masks else (),
+            classes=np.array(self._classes, np.int64)[order],
+            areas=np.array(self._areas, np.float64)[order],
+            is_crowd=np.array(self._crowds, bool)[order],
+            outlines=self._outlines,
+            spans=np.stack([ends[:-1], ends[1:]], axis=1)[order],
             sizes=np.array([size or (0, 0) for size in self.sizes], np.int64).reshape(-1, 2),
             is_relative=self.is_relative,
         )
@@ -287,6 +301,8 @@ def _checked(segmentation: Any, size: Size | None) -> Any:
     kept = [polygon for polygon in numbers if len(polygon) >= 6 and len(polygon) % 2 == 0]
     # a boundary is walked pixel by pixel, so that one that leaves for infinity would never end
     side = max(size) if size is not None else 1e5
-    if not kept or not all(-side <= value <= 2 * side for polygon in kept for value in polygon):
+    if not kept or not all(
+        math.isfinite(sum(polygon)) and -side <= min(polygon) and max(polygon) <= 2 * side for polygon in kept
+    ):
         raise ValueError
     return kept

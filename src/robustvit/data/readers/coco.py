@@ -28,6 +28,8 @@ _OTHER_KINDS = re.compile(r"(person_keypoints|captions|stuff|panoptic|image_info
 """What COCO's annotation files without boxes of all classes begin with."""
 _AFFIX = re.compile(r"^(instances|annotations?|coco|labels)_+|_+(instances|annotations?|coco|labels)$")
 """Parts of the name of an annotation file that its folder of images does not have."""
+_MOST_FILES = 64
+"""JSON files of a folder that are looked into. More are one for each image, in a format that is not read."""
 _TRIED = 16
 """Images that are looked for in a folder to see whether it is theirs."""
 _IMAGE_FOLDERS = ("images", "imgs", "img", "JPEGImages", "data", "clean")
@@ -90,7 +92,8 @@ def _annotation_files(folder: Path) -> Iterator[Path]:
     files = sorted(file for file in folder.glob("*.json") if not file.name.startswith(".") and file.is_file())
     files = [file for file in files if not _OTHER_KINDS.match(file.name)]
     instances = [file for file in files if file.name.startswith("instances")]
-    yield from instances or filter(_is_coco, files)
+    if instances or len(files) <= _MOST_FILES:
+        yield from instances or filter(_is_coco, files)
 
 
 def _is_coco(file: Path) -> bool:

@@ -24,6 +24,8 @@ from robustvit.data.readers.class_folders import LayoutError
 
 __all__ = ["CocoFile", "CocoImage", "coco_table", "read_coco"]
 
+_LONGEST_SIDE = 2**20
+"""In pixels. What is longer is no image that could be opened, and not believed."""
 EXPECTED = '{"images": [...], "annotations": [...], "categories": [...]}'
 
 
@@ -57,7 +59,7 @@ class CocoFile:
     path: Path
     images: tuple[CocoImage, ...]
     about: ObjectClasses
-    annotations: Sequence[Any] | None
+    annotations: list[Any] | None
     problems: Problems = field(default_factory=Problems)
 
 
@@ -145,14 +147,14 @@ def _image(entry: Any) -> CocoImage | None:
     if isinstance(key, bool) or not isinstance(key, int | str) or not isinstance(name, str) or not name:
         return None
     h, w = _integer(entry.get("height")), _integer(entry.get("width"))
-    size = (h, w) if h and w and 0 < h < 2**31 and 0 < w < 2**31 else None
+    size = (h, w) if h and w and 0 < h <= _LONGEST_SIDE and 0 < w <= _LONGEST_SIDE else None
     return CocoImage(key, name.replace("\\", "/"), size)
 
 
 def coco_table(
     file: CocoFile, images: Sequence[CocoImage], paths: Sequence[Path], problems: Problems, *, ignore_orientation: bool = False
 ) -> ObjectTable | None:
-    """The objects of some of the images of a file; None where it has no annotations.
+    """The objects of some of the images of a file; None where it has no annotations. They are freed as they are read.
 
     Args:
         file: of which they are.
@@ -167,6 +169,7 @@ def coco_table(
     reader = _Reader(file, images, sizes, problems)
     for position, packed in enumerate(file.annotations):
         reader.add(marshal.loads(packed) if isinstance(packed, bytes) else {}, position)
+        file.annotations[position] = None
     return reader.builder.table()
 
 

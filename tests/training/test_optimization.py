@@ -12,7 +12,7 @@ from refusals import refused
 from torch import nn
 
 from robustvit.training.config import OptimizerConfig, ScheduleConfig
-from robustvit.training.config_io import ConfigError
+from robustvit.training.config_io import ConfigError, load_config
 from robustvit.training.optimization import Schedule, build_optimizer, total_updates
 
 REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "dense" / "protocols.json").read_text())["schedules"]
@@ -43,10 +43,10 @@ def test_poly_with_a_warm_up_that_multiplies_it_is_the_published_schedule(kind: 
 
 def test_steps_with_a_warm_up_are_the_published_schedule_of_detectors() -> None:
     """timm's steps come an epoch before their milestone: 28 and 34 are what others call 27 and 33."""
-    entry, milestones = REFERENCE["detection"], {"decay_milestones": [28, 34], "decay_rate": 0.1}
-    about: Any = dict(name="multistep", epochs=36, every="epoch", options=milestones, min_lr=0)
-    found = rates(ScheduleConfig(warmup_updates=500, warmup_ratio=1e-3, **about), entry["base_lr"], entry, 1000, group=1)
+    entry, config = REFERENCE["detection"], load_config("fan/cascade_mask_rcnn_small")
+    found = rates(config.schedule, config.optimizer.lr, entry, entry["iterations_per_epoch"], group=1)
     assert found == pytest.approx(list(entry["lr_at"].values()), rel=1e-6)
+    assert total_updates(config.schedule, 1000, config.loop.max_updates) == 36_000
 
 
 def test_the_rate_of_an_update_does_not_depend_on_those_before() -> None:

@@ -254,9 +254,18 @@ def test_crowds_are_marked(tmp_path: Path) -> None:
 def test_sizes_that_are_not_annotated_are_asked_of_the_images(tmp_path: Path) -> None:
     contents = coco_dict(scene_objects(1))
     expected = opened(tmp_path / "a", contents).at(0).target()
-    for image in contents["images"]:
-        del image["width"], image["height"]
-    assert_same(opened(tmp_path / "b", contents).at(0).target(), expected)
+    for k, sizes in enumerate([{}, {"width": 0, "height": 0}, {"width": "wide", "height": 10**9}]):
+        contents["images"] = [{"id": 100, "file_name": "0.jpg", **sizes}]
+        samples = opened(tmp_path / str(k), contents)
+        samples.check_values()
+        assert_same(samples.at(0).target(), expected)
+
+
+def test_json_files_of_single_images_are_no_annotation_files(tmp_path: Path) -> None:
+    for k in range(70):
+        write_json(tmp_path / f"{k}.json", {"images": [], "annotations": []})
+    save(tmp_path / "0.jpg", np.zeros((*SIZE, 3), np.uint8))
+    assert not open_objects(tmp_path).has_targets
 
 
 def test_ids_may_be_words_or_whole_numbers_with_a_point(tmp_path: Path) -> None:

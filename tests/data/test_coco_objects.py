@@ -199,7 +199,7 @@ def test_the_index_of_a_class_is_the_rank_of_its_category_id(tmp_path_factory: A
         "categories": [{"id": key, "name": f"n{key}"} for key in ids],
         "annotations": [{"image_id": 1, "category_id": key, "bbox": [0, 0, 1, 1]} for key in used],
     }
-    file = read_coco(write_json(tmp_path_factory.getbasetemp() / "categories.json", contents))
+    file = read_coco(write_json(tmp_path_factory.getbasetemp() / "categories" / "a.json", contents))
     assert file.about.category_ids == tuple(sorted(ids))
     assert file.about.names == tuple(f"n{key}" for key in sorted(ids))
     table = coco_table(file, file.images, [Path("0.jpg")], Problems())

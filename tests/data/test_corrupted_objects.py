@@ -67,7 +67,7 @@ def test_copies_may_have_another_suffix(tmp_path: Path) -> None:
 
 
 def test_what_coco_c_lacks_is_named(tmp_path: Path) -> None:
-    root = write_coco_c(tmp_path, CELLS)
+    root = write_coco_c(tmp_path / "coco-c", CELLS)
     assert corrupted_objects(root / "clean", NAMES) is None
     with refused(LayoutError, root, "fog/2", "frost/1", "fog 1, 3"):
         corrupted_objects(root, ("fog", "frost"), (1, 2))
@@ -77,6 +77,7 @@ def test_what_coco_c_lacks_is_named(tmp_path: Path) -> None:
     save(root / "fog_3/1.jpg", np.zeros((SIZE[0], SIZE[1] + 1, 3), np.uint8))
     with refused(LayoutError, root, "1.jpg", f"{SIZE[1] + 1}x{SIZE[0]}"):
         corrupted_objects(root, NAMES, SEVERITIES)
+    shutil.copy(root / "annotations/instances_val2017.json", tmp_path / "something.json")  # of whatever else is around
     shutil.rmtree(root / "annotations")
     with refused(LayoutError, root / "fog_1", "0.jpg", root / "annotations"):
         corrupted_objects(root, NAMES, SEVERITIES)

@@ -74,15 +74,21 @@ def coco_split(path: Path, split: str, *, ignore_orientation: bool = False) -> O
     return None if file is None else coco_file_objects(file, name=str(path), ignore_orientation=ignore_orientation)
 
 
-def coco_splits(path: Path) -> dict[str, Path]:
+def coco_splits(path: Path, *, anywhere: bool = True) -> dict[str, Path]:
     """Split -> its annotation file in a dataset; the split "" for a file of all images.
+
+    Args:
+        path: folder of the dataset.
+        anywhere: look for the files in the folder itself and in those of splits too, not only in annotations/.
 
     Raises:
         LayoutError: there are several for one split, and no folder of images tells which one is meant.
     """
-    for folder in (path / "annotations", path):
+    for folder in (path / "annotations", path) if anywhere else (path / "annotations",):
         if found := _by_split(path, _annotation_files(folder)):
             return found
+    if not anywhere:
+        return {}
     inside = {split: list(_annotation_files(folder)) for split, folder in split_folders(path).items()}
     return {split: files[0] for split, files in inside.items() if len(files) == 1}
 
@@ -134,7 +140,7 @@ def _file_of_images(path: Path) -> Path | None:
             return file
     if split := split_of(inside.name):
         for root in roots:
-            if split in (found := _by_split(root, _annotation_files(root / "annotations"))):
+            if split in (found := coco_splits(root, anywhere=False)):
                 return found[split]
     return None
 

@@ -89,7 +89,7 @@ def _sources(root: Path, folder: Path) -> Iterator[ObjectFiles]:
                 if found is not None and found.has_targets:
                     yield found
     for place in (root, root.parent):
-        splits = coco_splits(place)
+        splits = coco_splits(place, anywhere=place == root)
         for split in ("val", "test", "", "train"):
             if split in splits:
                 yield _annotated(splits[split], folder)

@@ -13,7 +13,7 @@ kamann), are made in memory at full size.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -78,7 +78,7 @@ def main() -> None:
     found = {}
     for seed in options.seeds:
         found[seed] = measured(options.output / f"seed-{seed}", seed, options)
-        text = "\n".join([*scores(found), "", *differences(found)]) + "\n"
+        text = "\n".join([*scores(found, SHOWN, "cityscapes_c_miou"), "", *differences(found, SHOWN, list(VARIANTS))]) + "\n"
         with write_whole(options.output / "gains.md") as file:
             file.write_text(text)
         print(text, flush=True)
@@ -121,21 +121,21 @@ def trained(folder: Path, changes: Sequence[str], seed: int, options: argparse.N
     train(rv.load_config(None, [*BASE, *run, *changes]), folder, resume=True, report=told).check_finished()
 
 
-def scores(found: dict[int, Results]) -> Iterator[str]:
-    """Mean and standard deviation over seeds, and the interval over images of each seed."""
-    yield f"| network | parameters | {' | '.join(SHOWN.values())} | 16 corruptions, by seed (95 % over images) |"
-    yield "|---|---:|" + "---:|" * len(SHOWN) + "---|"
+def scores(found: dict[int, Results], shown: Mapping[str, str], by_seed: str) -> Iterator[str]:
+    """Mean and standard deviation over seeds, and of one number the interval over images of each seed."""
+    yield f"| network | parameters | {' | '.join(shown.values())} | {shown[by_seed]}, by seed (95 % over images) |"
+    yield "|---|---:|" + "---:|" * len(shown) + "---|"
     for models in zip(*(results.models for results in found.values()), strict=True):
-        means = " | ".join(spread([model.summary[key].value for model in models]) for key in SHOWN)
-        seeds = "; ".join(interval(model.summary["cityscapes_c_miou"]) for model in models)
+        means = " | ".join(spread([model.summary[key].value for model in models]) for key in shown)
+        seeds = "; ".join(interval(model.summary[by_seed]) for model in models)
         yield f"| {models[0].name} | {models[0].parameters / 1e6:.1f} M | {means} | {seeds} |"
 
 
-def differences(found: dict[int, Results]) -> Iterator[str]:
+def differences(found: dict[int, Results], shown: Mapping[str, str], variants: Sequence[str]) -> Iterator[str]:
     """Of every variant from the first, on the same images, by seed."""
-    first, *others = VARIANTS
-    keys = list(SHOWN)
-    yield f"| minus {first}, by seed | {' | '.join(SHOWN[key] for key in keys)} |"
+    first, *others = variants
+    keys = list(shown)
+    yield f"| minus {first}, by seed | {' | '.join(shown.values())} |"
     yield "|---|" + "---|" * len(keys)
     for name in others:
         summaries = [results.between(name, first)[0].summary for results in found.values()]

@@ -75,6 +75,10 @@ class Problems:
         return f"{kind}: {count} ({', '.join(names)}{', ...' if count > len(names) else ''})"
 
 
+LEAST_SIDE, LEAST_IMAGE = 1, 32
+"""In pixels, of objects and of images that a detector learns from."""
+
+
 @dataclass(frozen=True, eq=False)
 class ObjectTable:
     """The M objects of N images, image by image.
@@ -121,6 +125,18 @@ class ObjectTable:
             found = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1) if masks is None else masks.areas()
             areas[unknown] = found[unknown]
         return Labelled(boxes, self.classes[part].copy(), areas, self.is_crowd[part].copy(), masks)
+
+    def usable(self) -> NDArray[np.bool_]:
+        """bool [N]: images with something to learn from, see `ObjectFiles.learnable`."""
+        sides = self.boxes[:, 2:] - self.boxes[:, :2]
+        known = self.sizes > 0
+        if self.is_relative:
+            owners = np.repeat(np.arange(len(self.sizes)), np.diff(self.starts))
+            sides = sides * np.where(known, self.sizes, np.inf)[owners, ::-1]
+        is_object = ~self.is_crowd & (sides >= LEAST_SIDE).all(1)
+        objects = np.add.reduceat(np.append(is_object, False).astype(np.int64), self.starts[:-1]) * (np.diff(self.starts) > 0)
+        is_large = (self.sizes >= LEAST_IMAGE) | ~known
+        return (objects > 0) & is_large.all(1)
 
     def _masks(self, part: slice, size: Size) -> RunLengths | None:
         if not self.has_masks:

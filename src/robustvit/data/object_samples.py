@@ -185,6 +185,14 @@ class ObjectFiles(ObjectSamples):
             told = f"; expected {self.expected}" if self.expected else ""
             raise LayoutError(f"{self.name} has {len(self)} images without labelled objects, such as {self.files[0].id}{told}")
 
+    def learnable(self) -> list[int]:
+        """Positions of the images that a detector learns from, as published: with a side of 32 pixels or more, as far as the
+        annotations tell, and at least one object that is no crowd and has 1 pixel or more in width and height."""
+        self.require_targets()
+        assert self.table is not None
+        usable = self.table.usable()
+        return [i for i, file in enumerate(self.files) if usable[file.row]]
+
     def add_to(self, digest: Digest, positions: Sequence[int] | None = None) -> None:
         """Images by name, size and time, and their objects."""
         files = self.files if positions is None else [self.files[i] for i in positions]

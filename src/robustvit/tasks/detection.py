@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from robustvit.corruptions.conditions import Condition
 from robustvit.data.normalisation import Normalisation
-from robustvit.data.object_layouts import corrupted_objects, open_objects
+from robustvit.data.object_layouts import corrupted_objects, open_object_split, open_objects
 from robustvit.data.palettes import completed_palette
 from robustvit.data.readers.class_folders import LayoutError
 from robustvit.data.samples import SampleSet
@@ -34,6 +34,7 @@ from robustvit.tasks.base import Answer, SummaryMeasures, Task
 from robustvit.tasks.class_matching import ClassMismatchError, label_names_of
 from robustvit.tasks.detected import found_objects, given_objects
 from robustvit.tasks.detector_inputs import DetectorInputs, padded
+from robustvit.tasks.detector_targets import Objects, as_tensors, content_sizes, placed, resized_target
 from robustvit.tasks.notes import Note, other_classes_note
 from robustvit.tasks.object_drawing import draw_found, draw_labelled
 from robustvit.tasks.per_class import ClassResult, class_result
@@ -112,6 +113,9 @@ class Detection(Task):
             return None
         return samples if samples.classes else None
 
+    def open_split(self, folder: Path, split: str, *, ignore_orientation: bool = False) -> SampleSet:
+        return open_object_split(folder, split, ignore_orientation=ignore_orientation)
+
     def with_classes(self, samples: SampleSet, classes: Sequence[str]) -> SampleSet:
         if classes and len(samples.classes) != len(classes):
             raise ValueError(f"{samples.name} has {len(samples.classes)} classes; the training set has {len(classes)}")
@@ -119,28 +123,19 @@ class Detection(Task):
 
     # training
 
-    def place(self, target: Labelled, placement: Any) -> dict[str, Tensor]:
-        """What a detector learns from: boxes float32 [n, 4], labels [n], masks uint8 [n, H, W] where there are any, and the
-        size (h, w) without padding. Crowds, and what the crop leaves no pixel of, are left out."""
-        boxes = placement.boxes(target.boxes)
-        sides = boxes[:, 2:] - boxes[:, :2]
-        kept = np.flatnonzero(~target.is_crowd & (sides >= 1).all(1))
-        placed: dict[str, Any] = {"boxes": boxes[kept].astype(np.float32), "labels": target.classes[kept].astype(np.int64)}
-        if target.masks is not None:
-            placed["masks"] = placement.masks(target.masks.of(kept).dense().view(np.uint8))
-        placed["size"] = np.array(placement.shown, np.int64)
-        return {name: torch.from_numpy(value) for name, value in placed.items()}
+    def place(self, target: Labelled | Objects, placement: Any) -> Objects:
+        return placed(target, placement)
 
-    def collate(self, targets: Sequence[Any]) -> list[dict[str, Tensor]]:
-        """Of each image, what `place` gave; or of whole images, what it would give."""
-        return [target if isinstance(target, dict) else _whole(target) for target in targets]
+    def collate(self, targets: Sequence[Labelled | Objects]) -> list[dict[str, Tensor]]:
+        """Of each image what `place` gave, or the objects of the whole image."""
+        return [as_tensors(target) for target in targets]
 
     def repeat(self, targets: Sequence[Any], times: int) -> list[Any]:
         return list(targets) * times
 
     def forward(self, network: Any, images: Tensor, targets: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
         """Name of a loss -> [B, 2], see `Detector.image_losses`."""
-        return network.image_losses(images, targets, _sizes(targets, images))
+        return network.image_losses(images, targets, content_sizes(targets, images))
 
     def loss(self, answer: Mapping[str, Tensor], targets: Any) -> dict[str, Tensor]:
         """The losses of proposals and regions, each over all samples of the batch."""
@@ -155,9 +150,9 @@ class Detection(Task):
 
     def attack_losses(self, answer: Mapping[str, Any], targets: Sequence[Mapping[str, Tensor]]) -> Tensor:
         """Of each image, the sum of the losses that the network was trained with, over all anchors and regions."""
-        inputs, (H, W) = answer["inputs"], answer["size"]
+        inputs = answer["inputs"]
         h, w = inputs.shape[2:]
-        moved = [_resized_target(target, (h / H, w / W)) for target in targets]
+        moved = [resized_target(target, answer["size"], (h, w)) for target in targets]
         losses = answer["network"].image_losses(padded(inputs), moved, [(h, w)] * len(inputs), sampled=False)
         return torch.stack([value[:, 0] / value[:, 1].clamp(min=1) for value in losses.values()]).sum(0)
 
@@ -198,7 +193,8 @@ class Detection(Task):
             names = tuple(f"class {i}" for i in range(outputs))
         is_own = names == tuple(samples.classes)
         palette = tuple(samples.palette) if is_own else completed_palette([None] * len(names))
-        ids = samples.category_ids if is_own else None
+        known = dict(zip(samples.classes, getattr(samples, "category_ids", None) or (), strict=False))
+        ids = tuple(known[name] for name in names) if set(names) <= set(known) else None
         return replace(self, classes=names, palette=palette, category_ids=ids)._of_model(network)
 
     def _of_model(self, network: nn.Module) -> Detection:
@@ -329,28 +325,3 @@ class Detection(Task):
 
 def _kinds(tallies: Tallies) -> list[str]:
     return [kind for kind in (BOXES, MASKS) if f"{kind}labelled" in tallies.arrays]
-
-
-def _sizes(targets: Sequence[Mapping[str, Tensor]], images: Tensor) -> list[tuple[int, int]]:
-    whole = (images.shape[2], images.shape[3])
-    return [(int(t["size"][0]), int(t["size"][1])) if "size" in t else whole for t in targets]
-
-
-def _whole(target: Labelled) -> dict[str, Tensor]:
-    """The objects of an image that nothing was done to."""
-    kept = np.flatnonzero(~target.is_crowd & (target.boxes[:, 2:] > target.boxes[:, :2]).all(1))
-    made: dict[str, Any] = {"boxes": target.boxes[kept].astype(np.float32), "labels": target.classes[kept].astype(np.int64)}
-    if target.masks is not None:
-        made["masks"] = target.masks.of(kept).dense().view(np.uint8)
-    return {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in made.items()}
-
-
-def _resized_target(target: Mapping[str, Tensor], factors: tuple[float, float]) -> dict[str, Tensor]:
-    """A target whose image was resized by (down, right)."""
-    down, right = factors
-    moved = dict(target, boxes=target["boxes"] * target["boxes"].new_tensor([right, down, right, down]))
-    if "masks" in target and factors != (1.0, 1.0):
-        masks = target["masks"][:, None].float()
-        size = [round(side * factor) for side, factor in zip(masks.shape[2:], factors, strict=True)]
-        moved["masks"] = torch.nn.functional.interpolate(masks, size, mode="nearest")[:, 0]
-    return moved

@@ -53,25 +53,26 @@ def predict(
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
     flags: Annotated[TaskFlags, tyro.conf.arg(name="")],
 ) -> None:
-    """Write what a network says about images: label maps and overlays of a segmenter, the best answers of a classifier.
+    """Write what a network says about images: label maps of a segmenter, objects of a detector, answers of a classifier.
 
     Args:
         model: NAME, NAME=FILE, FILE, hf-hub:ID or local-dir:FOLDER, as for eval.
         images: an image, a folder (with all images below it), a film (.mp4, .avi, .mov, ...), or a dataset as for eval.
         output: folder for the files: predictions.csv, predictions.json and, of a segmenter, labels/, overlays/ and legend.png;
-            of a film, predictions.mp4 in place of overlays/.
+            of a detector, overlays/, legend.png and detections.json; of a film, predictions.mp4 in place of overlays/.
         corruption: predict the images under this corruption too, such as fog, and show both side by side in comparisons/; of a
-            segmenter, the label maps are in labels-corrupted/.
+            segmenter, the label maps are in labels-corrupted/, of a detector, the objects in detections-corrupted.json.
         severity: of the corruption, 1 to 5; 3 by default.
         seed: of the corruption.
         bgr: swap red and blue for the corruption, as the published Cityscapes-C and COCO-C do.
         frost_folder: photographs for frost instead of generated textures.
         resume: continue an interrupted run in the output folder; a finished one is shown again.
         limit: only the first so many images, or frames.
-        split: part of a dataset, such as test of Cityscapes or ACDC; by default what can be measured.
+        split: part of a dataset, such as test of Cityscapes, ACDC or COCO; by default what can be measured.
         task: what the network is for; by default classification, or what the network says itself.
         num_classes: outputs of the network; by default those of the weights.
-        protocol: preprocessing, as for eval; by default that of the network. A segmenter sees images at their own size.
+        protocol: preprocessing, as for eval; by default that of the network. Segmenters and detectors see images at their own
+            size.
         img_size: height and width of the input; by default the network's.
         ignore_orientation: take pixels as stored, ignoring the EXIF tag of cameras.
         batch_size: images per batch.

@@ -46,20 +46,27 @@ class Destination(ABC):
         task: bound to the network.
         form: of its predictions.
         folders: -> suffix of the files that each image has in them: some of those of the form, and those of `_corrupted`.
+        has_corrupted: whether images are corrupted too.
     """
 
     called: Mapping[str, str] = {}
     """Id -> name of its files, where it is not the id."""
+    record_files: tuple[str, ...]
+    """With the records of all images, under one condition each; empty where the form has none."""
 
-    def __init__(self, output: Path, task: Task, form: PredictionForm, folders: Mapping[str, str]) -> None:
+    def __init__(
+        self, output: Path, task: Task, form: PredictionForm, folders: Mapping[str, str], *, has_corrupted: bool
+    ) -> None:
         self.output, self.task, self.form, self.folders = output, task, form, dict(folders)
+        lists = [form.record_list, _corrupted(form.record_list)] if has_corrupted else [form.record_list]
+        self.record_files = tuple(f"{name}.json" for name in lists) if form.record_list else ()
         self.has_legend = bool(task.legend())
         self._prepared: set[Path] = set()
 
     @property
     def single(self) -> tuple[str, ...]:
         """Names of the files that there is one of."""
-        return (LEGEND,) if self.has_legend else ()
+        return (*((LEGEND,) if self.has_legend else ()), *self.record_files)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -121,7 +128,7 @@ class ImageFolders(Destination):
         self, output: Path, task: Task, form: PredictionForm, samples: SampleSet, *, has_corrupted: bool = False
     ) -> None:
         further = {**_corrupted_maps(form), COMPARISONS: ".jpg"} if has_corrupted else {}
-        super().__init__(output, task, form, {**form.folders, **further})
+        super().__init__(output, task, form, {**form.folders, **further}, has_corrupted=has_corrupted)
         self.called = file_names(samples)
 
     def write(self, image: str, shown: Sequence[Shown]) -> None:
@@ -151,7 +158,8 @@ class FilmFile(Destination):
         *,
         has_corrupted: bool = False,
     ) -> None:
-        super().__init__(output, task, form, {**_maps(form), **(_corrupted_maps(form) if has_corrupted else {})})
+        folders = {**_maps(form), **(_corrupted_maps(form) if has_corrupted else {})}
+        super().__init__(output, task, form, folders, has_corrupted=has_corrupted)
         self.frames, self.rate = frames, rate
 
     @property
@@ -186,7 +194,7 @@ def _corrupted_maps(form: PredictionForm) -> dict[str, str]:
 
 
 def _corrupted(folder: str) -> str:
-    """The folder with the same files of the corrupted images."""
+    """The folder, or the list, with the same of the corrupted images."""
     return f"{folder}-corrupted"
 
 

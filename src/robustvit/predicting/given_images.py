@@ -11,7 +11,6 @@ from timm.utils.misc import natural_key
 from robustvit.data.files_below import files_below
 from robustvit.data.label_classes import NO_CLASSES
 from robustvit.data.layouts import Split
-from robustvit.data.map_layouts import open_split
 from robustvit.data.map_samples import MapFile, MapFiles
 from robustvit.data.readers.class_folders import LayoutError
 from robustvit.data.samples import IMAGE_SUFFIXES, SampleSet, SomeSamples
@@ -67,7 +66,7 @@ def _dataset(task: Task, given: str | Path, split: str | None, known: dict[str, 
     if split is None:
         return task.open_images(given, **known)
     if Path(given).is_dir():
-        return open_split(Path(given), split, ignore_orientation=known["ignore_orientation"])
+        return task.open_split(Path(given), split, ignore_orientation=known["ignore_orientation"])
     if split not in (splits := get_args(Split)):
         raise ValueError(f"{given} has no split {split!r}{nearest(split, splits)}; it has {', '.join(splits)}")
     return task.open_images(given, split=split, **known)

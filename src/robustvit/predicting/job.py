@@ -33,7 +33,7 @@ from robustvit.tasks.passes import Decoded, decoded_batches
 from robustvit.tasks.prediction_form import PredictionForm
 from robustvit.tasks.too_small import TooSmallError, ask, why_not_corrupted
 
-__all__ = ["Job", "Totals", "batch_name", "run_job", "table_rows"]
+__all__ = ["Job", "Totals", "batch_name", "record_rows", "run_job", "table_rows"]
 
 HEADINGS = ("image", "condition", "severity")
 
@@ -85,6 +85,7 @@ class Job:
         networks.add(self.name, astuple(self.normalisation))
         networks.add_network(self.network)
         add_samples(images, self.samples)
+        images.add(getattr(self.samples, "image_ids", None))
         how.add(self.task.facts(), self.form, self.form.describe(self.task), self.protocol, self.conditions)
         how.add(self.seed, self.channel_order, self.batch_size)
         if self.frost_folder is not None:
@@ -98,6 +99,16 @@ class Job:
         """uint8 [B, 3, H, W] under a condition."""
         how: Any = dict(channel_order=self.channel_order, frost_folder=self.frost_folder)
         return apply_condition(images, ids, condition, seed=self.seed, **how)
+
+    @property
+    def ids(self) -> dict[str, str]:
+        """Where the ids of images in lists come from; nothing where there is no list."""
+        source = "annotations" if getattr(self.samples, "image_ids", None) else "names"
+        return {"ids": source} if self.form.record_list else {}
+
+    def image_id(self, name: str) -> int | str:
+        """Of a sample, in the annotation file of the dataset; the id of the sample where there is none."""
+        return (getattr(self.samples, "image_ids", None) or {}).get(name, name)
 
     def ask(self, images: Tensor) -> list[Any]:
         """One prediction per image of uint8 [B, 3, H, W].
@@ -179,6 +190,7 @@ def _batches(job: Job, decoded: Iterator[Decoded]) -> Iterator[_Batch]:
 def _predicted(job: Job, batch: _Batch, destination: Destination) -> Part:
     """Predicts a batch, writes its files, and gives what the table needs."""
     rows: list[list[Any]] = []
+    records: list[list[dict[str, Any]]] = [[] for _ in job.conditions]
     skipped = list(batch.skipped)
     shares = np.zeros((len(job.conditions), len(job.form.classes(job.task))))
     for ids, inputs in batch.groups:
@@ -195,8 +207,9 @@ def _predicted(job: Job, batch: _Batch, destination: Destination) -> Part:
             destination.write(name, shown)
             for place, (condition, _, prediction) in enumerate(shown):
                 rows.append([name, condition.name, condition.severity, *job.form.row(job.task, prediction)])
+                records[place] += job.form.records(job.task, prediction, job.image_id(name))
                 shares[place] += job.form.shares(job.task, prediction)
-    return Part({"rows": rows, "skipped": skipped}, {"shares": shares})
+    return Part({"rows": rows, "records": records, "skipped": skipped}, {"shares": shares})
 
 
 def _image(pixels: Tensor) -> Image.Image:
@@ -225,12 +238,31 @@ def table_rows(job: Job, stored: StoredWork, totals: Totals) -> Iterator[list[An
         RuntimeError: a batch was damaged since it was stored.
     """
     yield [*HEADINGS, *job.form.columns(job.task)]
-    for number in stored.numbers("batch"):
-        part = stored.load(batch_name(number), lambda part: part)
-        if part is None:
-            raise RuntimeError(f"{stored.folder / batch_name(number)}.npz is damaged; run again with --resume (resume=True)")
+    for part in _parts(stored):
         rows = part.values["rows"]
         totals.images += len(rows) // len(job.conditions)
         totals.shares = part.arrays["shares"] + (0 if totals.shares is None else totals.shares)
         totals.skipped += [(name, reason) for name, reason in part.values["skipped"]]
         yield from rows
+
+
+def record_rows(stored: StoredWork, place: int) -> Iterator[dict[str, Any]]:
+    """The records of all images under one condition, one batch in memory at a time.
+
+    Args:
+        stored: the finished batches.
+        place: of the condition.
+
+    Raises:
+        RuntimeError: a batch was damaged since it was stored.
+    """
+    for part in _parts(stored):
+        yield from part.values["records"][place]
+
+
+def _parts(stored: StoredWork) -> Iterator[Part]:
+    for number in stored.numbers("batch"):
+        part = stored.load(batch_name(number), lambda part: part)
+        if part is None:
+            raise RuntimeError(f"{stored.folder / batch_name(number)}.npz is damaged; run again with --resume (resume=True)")
+        yield part

@@ -1,8 +1,9 @@
 """`predict`: what a network says about images or a film, as files.
 
 Of a segmenter      labels/IMAGE.png, overlays/IMAGE.jpg, legend.png; labels-corrupted/IMAGE.png where images are corrupted too
+Of a detector       overlays/IMAGE.jpg, detections.json, legend.png; detections-corrupted.json where images are corrupted too
 Of a classifier     the best answers with their probabilities, in the table
-Of both             predictions.csv, predictions.json; comparisons/IMAGE.jpg where images are corrupted too
+Of all              predictions.csv, predictions.json; comparisons/IMAGE.jpg where images are corrupted too
 Of a film           predictions.mp4 in place of overlays and comparisons
 """
 
@@ -32,9 +33,10 @@ from robustvit.predicting.destinations import COMPARISONS, FILM, Destination, Fi
 from robustvit.predicting.films import FilmFrames, frame_id
 from robustvit.predicting.given_images import images_at
 from robustvit.predicting.given_place import check_place
-from robustvit.predicting.job import Job, Totals, run_job, table_rows
+from robustvit.predicting.job import Job, Totals, record_rows, run_job, table_rows
 from robustvit.predicting.result import ABOUT, TABLE, Predicted
 from robustvit.runtime.damage import set_aside
+from robustvit.runtime.json_lists import write_json_list
 from robustvit.runtime.locking import locking_output
 from robustvit.runtime.processes import Processes, join_processes
 from robustvit.runtime.progress import progress_bar
@@ -248,7 +250,7 @@ def _ids(samples: SampleSet, count: int) -> Iterator[str]:
 
 
 def _assembled(output: Path, job: Job, destination: Destination, stored: StoredWork, start: float) -> Predicted:
-    """The table, the film and predictions.json, which comes last: it says that the run is finished."""
+    """The table, lists, the film and predictions.json, which comes last: it says that the run is finished."""
     totals = Totals()
     write_csv(output / TABLE, table_rows(job, stored, totals))
     if not totals.images or totals.shares is None:
@@ -257,6 +259,8 @@ def _assembled(output: Path, job: Job, destination: Destination, stored: StoredW
         told = f"; the first is {': '.join(totals.skipped[0])}" if totals.skipped else ""
         raise ValueError(f"no image of {job.samples.name} could be predicted{told}")
     destination.finish()
+    for place, name in enumerate(destination.record_files):
+        write_json_list(output / name, record_rows(stored, place))
     means = totals.shares / totals.images
     classes = job.form.classes(job.task)
     mean, std = astuple(job.normalisation)
@@ -267,7 +271,7 @@ def _assembled(output: Path, job: Job, destination: Destination, stored: StoredW
             "parameters": sum(p.numel() for p in job.network.parameters()),
             "is_untrained": getattr(job.network, "is_untrained", None),
         },
-        images={"name": job.samples.name, "predicted": totals.images, "kind": job.kind_of_images},
+        images={"name": job.samples.name, "predicted": totals.images, "kind": job.kind_of_images, **job.ids},
         protocol={**job.protocol.describe(), "mean": mean, "std": std},
         corruption=_described(job),
         form=job.form.describe(job.task),

@@ -21,7 +21,8 @@ class Predicted:
     Attributes:
         task: its name.
         network: name, parameters, whether it is untrained.
-        images: where they are from, how many were predicted, and what they are: images, or frames of a film.
+        images: where they are from, how many were predicted, and what they are: images, or frames of a film; where there is a
+            list of records, whether its ids of images are those of the annotations, or names as in predictions.csv.
         protocol: how an image became the input.
         corruption: what was done to the images besides; empty for nothing.
         form: options and classes, see `PredictionForm.describe`.

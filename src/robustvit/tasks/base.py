@@ -22,8 +22,8 @@ and in an evaluation:
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -33,10 +33,11 @@ from torch import Tensor, nn
 
 from robustvit.data.files_below import files_below
 from robustvit.data.layouts import imagenet_c_images, open_samples
+from robustvit.data.map_layouts import open_split
 from robustvit.data.normalisation import Normalisation
 from robustvit.data.readers.class_folders import LayoutError
 from robustvit.data.samples import IMAGE_SUFFIXES, Sample, SampleSet
-from robustvit.metrics.measures import Measure, register
+from robustvit.metrics.measures import RATIO, RETENTION, Measure, register
 from robustvit.models.registry import create_model
 from robustvit.tasks.nested import map_tensors, tensors_of
 from robustvit.tasks.notes import Note
@@ -77,13 +78,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class SummaryMeasures:
-    """What the primary measure of a task is called clean, and averaged over corruptions.
+    """What a measure of a task is called clean, and averaged over corruptions.
 
     Attributes:
         clean: without corruption.
         mean: averaged over whatever corruptions and severities were measured.
         mean_15, mean_19: over the 15 common, or all 19, corruptions at all severities.
         has_degradation: whether the share that is lost is shown beside the one that is kept, as papers on segmentation do.
+        retention: the share that is kept.
     """
 
     clean: Measure
@@ -91,13 +93,21 @@ class SummaryMeasures:
     mean_15: Measure
     mean_19: Measure
     has_degradation: bool = False
+    retention: Measure = RETENTION
 
     @staticmethod
-    def of(primary: Measure, *, has_degradation: bool = False) -> SummaryMeasures:
+    def second(measure: Measure) -> SummaryMeasures:
+        """Of a measure beside the primary one: as `of`, without ranks, and KEY_retention."""
+        label, meaning = f"Retention, {measure.words}", f"{measure.label} under corruption, divided by that on clean images."
+        kept = register(Measure(f"{measure.key}_retention", label, meaning, unit=RATIO, family="retention", order=2))
+        return replace(SummaryMeasures.of(measure, ranks=False), retention=kept)
+
+    @staticmethod
+    def of(primary: Measure, *, has_degradation: bool = False, ranks: bool = True) -> SummaryMeasures:
         """Registered as clean_KEY, mean_KEY, mean_KEY_15 and mean_KEY_19."""
 
         def made(key: str, label: str, meaning: str, **about: Any) -> Measure:
-            same: Any = dict(unit=primary.unit, higher_is_better=primary.higher_is_better, ranks=True)
+            same: Any = dict(unit=primary.unit, higher_is_better=primary.higher_is_better, ranks=ranks)
             return register(Measure(key, label, f"{primary.meaning} {meaning}", **same, **about))
 
         key, label, over = primary.key, primary.label, "Averaged over {} corruptions and their 5 severities."
@@ -125,6 +135,8 @@ class Task(Scoring):
         primary: what retention, the best checkpoint, charts and headlines are about: a share of which more is better, as
             accuracy, mIoU and AP are.
         summary: what the primary measure is called in summaries.
+        seconds: key of another number of `score` -> what it is called in summaries, which have it clean and under corruption,
+            too.
         protocol: of `PROTOCOLS`, where it is not the suite's own, or the network's.
         can_be_attacked: whether it has `attacked_answer` and `attack_losses`.
         is_share, ranks_samples: see `Scoring`.
@@ -137,6 +149,7 @@ class Task(Scoring):
 
     name: ClassVar[str]
     summary: ClassVar[SummaryMeasures]
+    seconds: ClassVar[Mapping[str, SummaryMeasures]] = {}
     batch_size: ClassVar[int] = 32
     is_dense: ClassVar[bool] = False
     protocol: ClassVar[str] = ""
@@ -186,6 +199,10 @@ class Task(Scoring):
         path = Path(data)
         is_plain = path.is_dir() and any(file.suffix.lower() in IMAGE_SUFFIXES for file in files_below(path))
         return None if is_plain else self.open(data, **options)
+
+    def open_split(self, folder: Path, split: str, *, ignore_orientation: bool = False) -> SampleSet:
+        """The images of the split of just this name, also where their targets are withheld; see `map_layouts.open_split`."""
+        return open_split(folder, split, ignore_orientation=ignore_orientation)
 
     # training
 

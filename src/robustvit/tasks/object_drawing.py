@@ -25,7 +25,13 @@ _DASH = 5
 
 
 def draw_found(
-    image: Image.Image, found: Found, labelled: Labelled | None, classes: Sequence[str], palette: Sequence[Colour]
+    image: Image.Image,
+    found: Found,
+    labelled: Labelled | None,
+    classes: Sequence[str],
+    palette: Sequence[Colour],
+    *,
+    least_score: float = LEAST_SCORE,
 ) -> Image.Image:
     """Detections with their scores; where the objects are known, those that are missed are dashed, inventions are crossed.
 
@@ -35,8 +41,9 @@ def draw_found(
         labelled: what is there; None where nobody knows.
         classes: their names.
         palette: their colours.
+        least_score: of detections that are drawn.
     """
-    shown = np.flatnonzero(found.scores >= LEAST_SCORE)
+    shown = np.flatnonzero(found.scores >= least_score)
     shown = shown[np.argsort(found.scores[shown], kind="stable")]  # the best on top
     masks = None if found.masks is None else found.masks.of(shown)
     kept = Found(found.boxes[shown], found.scores[shown], found.classes[shown], masks)

@@ -28,6 +28,7 @@ PREDICTION_FORMS: Registry[type[PredictionForm]] = Registry(
     {
         "classification": "robustvit.tasks.class_form:ClassForm",
         "segmentation": "robustvit.tasks.map_form:MapForm",
+        "detection": "robustvit.tasks.box_form:BoxForm",
     },
 )
 """What predictions look like as files and rows."""

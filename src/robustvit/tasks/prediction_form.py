@@ -27,9 +27,11 @@ class PredictionForm(ABC):
 
     Attributes:
         counted: what `shares` are shares of: "pixels", "images".
+        record_list: name of a JSON file, without suffix, that has `records` of all images; "" for none.
     """
 
     counted: ClassVar[str]
+    record_list: ClassVar[str] = ""
 
     def check(self, task: Any) -> None:  # noqa: B027 (most forms fit every task of their name)
         """Called before the work starts.
@@ -61,6 +63,18 @@ class PredictionForm(ABC):
     @abstractmethod
     def shares(self, task: Any, prediction: Any) -> np.ndarray:
         """[K]: how much of one image each class has."""
+
+    # a list in JSON, for other programs
+
+    def records(self, task: Any, prediction: Any, image_id: int | str) -> list[dict[str, Any]]:
+        """What one image adds to the list.
+
+        Args:
+            task: bound to the network.
+            prediction: for the image.
+            image_id: in the annotation file of the dataset; the id of the sample where there is none.
+        """
+        return []
 
     # files and pictures
 

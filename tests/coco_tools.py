@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import faster_coco_eval
@@ -15,7 +15,7 @@ from pycocotools.cocoeval import COCOeval
 from robustvit.metrics.box_matching import Found, Labelled, to_xywh
 from robustvit.runtime.run_lengths import RunLengths
 
-__all__ = ["PACKAGES", "Evaluated", "Pair", "evaluated_by", "random_pair", "to_coco"]
+__all__ = ["PACKAGES", "Evaluated", "Pair", "evaluated_by", "prepared", "random_pair", "to_coco"]
 
 Pair = tuple[Found, Labelled]
 """What was found in an image, and what is in it."""
@@ -47,7 +47,7 @@ def random_pair(
     Corners and sides lie on a grid, so that overlaps tie and meet thresholds; scores tie; some boxes have no area, and some
     areas are those where a range of areas ends. The last class has no objects, if there are several.
     """
-    m, n = random.integers(0, 9), random.integers(0, most + 1)
+    m, n = int(random.integers(0, 9)), int(random.integers(0, most + 1))
     boxes, kinds = _random_boxes(random, m, size, grid), random.integers(0, max(classes - 1, 1), m)
     found, found_kinds = _random_boxes(random, n, size, grid), random.integers(0, classes, n)
     if m:
@@ -121,17 +121,28 @@ def evaluated_by(
     package: str, truth: dict[str, Any], detections: list[dict[str, Any]], kind: Literal["boxes", "masks"]
 ) -> Evaluated:
     """What a package says of detections in COCO's format, one or more."""
+    return prepared(package, truth, detections, kind)()
+
+
+def prepared(
+    package: str, truth: dict[str, Any], detections: list[dict[str, Any]], kind: Literal["boxes", "masks"]
+) -> Callable[[], Evaluated]:
+    """The evaluation alone, of data that the package has read."""
     data, evaluation = PACKAGES[package]
     with contextlib.redirect_stdout(io.StringIO()):
         labelled = data()
         labelled.dataset = truth
         labelled.createIndex()
-        run = evaluation(
-            labelled, labelled.loadRes([dict(one) for one in detections]), {"boxes": "bbox", "masks": "segm"}[kind]
-        )
-        run.evaluate()
-        run.accumulate()
-        run.summarize()
-    statistics, precision = np.array(run.stats[:12], float), np.asarray(run.eval["precision"])[:, :, :, 0, -1]
-    precision = np.where(precision < 0, np.nan, precision)
-    return Evaluated(np.where(statistics < 0, np.nan, statistics), precision.mean((0, 1)), precision)
+        found = labelled.loadRes([dict(one) for one in detections])
+
+    def evaluate() -> Evaluated:
+        with contextlib.redirect_stdout(io.StringIO()):
+            run = evaluation(labelled, found, {"boxes": "bbox", "masks": "segm"}[kind])
+            run.evaluate()
+            run.accumulate()
+            run.summarize()
+        statistics, precision = np.array(run.stats[:12], float), np.asarray(run.eval["precision"])[:, :, :, 0, -1]
+        precision = np.where(precision < 0, np.nan, precision)
+        return Evaluated(np.where(statistics < 0, np.nan, statistics), precision.mean((0, 1)), precision)
+
+    return evaluate

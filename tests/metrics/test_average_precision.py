@@ -192,9 +192,11 @@ def test_an_image_that_counts_c_times_stands_for_c_copies(seed: int, classes: in
 def test_where_scores_tie_in_an_image_copies_keep_together(seed: int, images: int) -> None:
     matches = matches_of(random_pairs(seed, 2, images), 2)
     copies = np.random.default_rng(seed).integers(0, 4, images)
-    rows = np.repeat(np.arange(len(matches.score)), copies[matches.image])
-    detections = (getattr(matches, name)[rows] for name in ("image", "score", "kind", "rank", "matched", "ignored"))
-    expected = average_precision(Matches(*detections, matches.labelled * copies[:, None, None]))
+    lengths = np.diff(matches.ends, prepend=0)
+    rows = np.repeat(np.arange(len(matches.score)), np.repeat(copies, lengths))
+    detections = (getattr(matches, name)[rows] for name in ("score", "kind", "rank", "matched", "ignored"))
+    repeated = Matches(np.cumsum(lengths * copies), *detections, matches.labelled * copies[:, None, None])
+    expected = average_precision(repeated)
     np.testing.assert_allclose(average_precision(matches, copies[None]), expected, rtol=0, atol=1e-12)
 
 

@@ -11,9 +11,8 @@ stands for c copies of it (where scores tie within an image, its copies keep tog
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -40,7 +39,7 @@ __all__ = [
 ]
 
 RECALLS = np.linspace(0.0, 1.0, 101)
-_CHUNK_BYTES = 16 * 2**20
+_CHUNK_BYTES = 4 * 2**20
 """Of the largest array while many weightings are computed; there are about four of them at a time."""
 _TINY = np.spacing(1)
 """pycocotools adds it to the number of detections."""
@@ -102,7 +101,7 @@ class Matches:
     """The tallies of N images, with D detections together.
 
     Attributes:
-        image: [D] of 0 .. N - 1, ascending.
+        ends: [N], the detections up to and with each image.
         score: [D].
         kind: [D], the class.
         rank: [D].
@@ -111,7 +110,7 @@ class Matches:
         labelled: [N, K, 4].
     """
 
-    image: np.ndarray
+    ends: np.ndarray
     score: np.ndarray
     kind: np.ndarray
     rank: np.ndarray
@@ -132,8 +131,7 @@ class Matches:
         lengths = np.full(images, score.size // max(images, 1)) if lengths is None else lengths
         kind, rank = (arrays[f"{prefix}{name}"].reshape(-1) for name in ("class", "rank"))
         matched, ignored = (arrays[f"{prefix}{name}"].reshape(-1, len(AREA_RANGES)) for name in ("matched", "ignored"))
-        image = np.repeat(np.arange(images, dtype=np.int32), lengths)
-        return Matches(image, score.reshape(-1), kind, rank, matched, ignored, arrays[f"{prefix}labelled"])
+        return Matches(np.cumsum(lengths), score.reshape(-1), kind, rank, matched, ignored, arrays[f"{prefix}labelled"])
 
     @staticmethod
     def stack(tallies: Sequence[Mapping[str, np.ndarray]]) -> Matches:
@@ -147,19 +145,32 @@ class Matches:
     def classes(self) -> int:
         return self.labelled.shape[1]
 
-    @cached_property
-    def by_class(self) -> list[np.ndarray]:
-        """Positions of the detections of each class, the best score first."""
-        order = np.lexsort((-self.score, self.kind))  # stable: equal ones stay in the order of the images
-        return np.split(order, np.searchsorted(self.kind[order], np.arange(1, self.classes)))
+    def of_class(self, kind: int) -> np.ndarray:
+        """Positions of the detections of one class, the best score first; of all classes, they would take memory per image."""
+        own = np.flatnonzero(self.kind == kind)
+        return own[np.argsort(-self.score[own], kind="stable")]  # equal ones stay in the order of the images
 
-    def objects(self, weights: np.ndarray, area: str) -> np.ndarray:
-        """How many objects count, for weights [N, R] of the images: [R, K]."""
-        return weights.T @ self.labelled[:, :, _column(area)].astype(np.float64)
+    def at(self, positions: np.ndarray, area: str = "all", most: int = MOST_DETECTIONS) -> _Detections:
+        """Those at some positions, without what is not among the best of its class and image."""
+        best, column = positions[self.rank[positions] < most], _column(area)
+        image = np.searchsorted(self.ends, best, "right")
+        return _Detections(image, self.matched[best, column], self.ignored[best, column])
+
+    def objects(self, counts: np.ndarray, kind: int, area: str) -> np.ndarray:
+        """How many objects of a class there are, for counts [R, N] of the images: [R]."""
+        return counts @ self.labelled[:, kind, _column(area)].astype(np.float64)
+
+
+class _Detections(NamedTuple):
+    """D detections of one class, the best score first: their images, and what they match in a range of areas, [D] each."""
+
+    image: np.ndarray
+    matched: np.ndarray
+    ignored: np.ndarray
 
 
 class _Curve(NamedTuple):
-    """At the T right detections of a class and threshold: precision there or beyond, and recall, [T, R] for R weightings."""
+    """At the T right detections of a class and threshold: precision there or beyond, and recall, [R, T] for R weightings."""
 
     precision: np.ndarray
     recall: np.ndarray
@@ -167,12 +178,12 @@ class _Curve(NamedTuple):
     def mean_precision(self) -> np.ndarray:
         """[R]: over the 101 recalls, each of which belongs to the first detection that reaches it."""
         reached = np.searchsorted(RECALLS, self.recall.reshape(-1), "right").reshape(self.recall.shape)
-        reached[1:] -= reached[:-1].copy()
-        return np.einsum("tr,tr->r", self.precision, reached) / len(RECALLS)
+        reached[:, 1:] -= reached[:, :-1].copy()
+        return np.einsum("rt,rt->r", self.precision, reached) / len(RECALLS)
 
     def largest_recall(self) -> np.ndarray | float:
         """[R]."""
-        return self.recall[-1] if len(self.recall) else 0.0
+        return self.recall[:, -1] if self.recall.size else 0.0
 
 
 def average_precision(matches: Matches, counts: np.ndarray | None = None, *, area: str = "all") -> np.ndarray:
@@ -183,7 +194,7 @@ def average_precision(matches: Matches, counts: np.ndarray | None = None, *, are
         counts: [R, N], how often each image counts; by default each once.
         area: of the objects, of `AREA_RANGES`.
     """
-    return _precision_and_recall(matches, counts, area, MOST_DETECTIONS)[0]
+    return _tables(matches, counts, [(area, MOST_DETECTIONS)])[area, MOST_DETECTIONS][0]
 
 
 def average_recall(
@@ -195,7 +206,7 @@ def average_recall(
         matches, counts, area: see `average_precision`.
         most: detections of a class in an image that count, the best ones.
     """
-    return _precision_and_recall(matches, counts, area, most)[1]
+    return _tables(matches, counts, [(area, most)])[area, most][1]
 
 
 def mean_over_classes(values: np.ndarray) -> np.ndarray:
@@ -207,8 +218,7 @@ def mean_over_classes(values: np.ndarray) -> np.ndarray:
 
 def all_statistics(matches: Matches) -> tuple[dict[str, float], np.ndarray]:
     """The 12 statistics by the keys of `STATISTICS`, and the AP of each class [K]; NaN where there are no objects."""
-    groups = dict.fromkeys((about.area, about.most) for about in STATISTICS.values())
-    tables = {group: _precision_and_recall(matches, None, *group) for group in groups}
+    tables = _tables(matches, None, dict.fromkeys((about.area, about.most) for about in STATISTICS.values()))
     values = {}
     for key, about in STATISTICS.items():
         table = tables[about.area, about.most][int(about.is_recall)][0]  # K 10
@@ -227,55 +237,57 @@ def precision_recall(
         overlap: the threshold, or the mean over all ten.
     """
     chosen = {"0.5": slice(0, 1), "0.75": slice(5, 6), "mean": slice(None)}[overlap]
-    weights = np.ones((len(matches.labelled), 1))
-    objects, rows = matches.objects(weights, "all"), []
+    counts, rows = np.ones((1, len(matches.labelled))), []
     for k in range(matches.classes) if kind is None else (kind,):
-        if objects[0, k]:
-            curves = list(_curves(matches, matches.by_class[k], weights, objects[:, k]))[chosen]
+        objects = matches.objects(counts, k, "all")
+        if objects[0]:
+            curves = list(_curves(matches.at(matches.of_class(k)), counts, objects))[chosen]
             rows.append(np.mean([_at_recalls(curve) for curve in curves], axis=0))
     return np.mean(rows, axis=0) if rows else np.full(len(RECALLS), np.nan)
 
 
 def _at_recalls(curve: _Curve) -> np.ndarray:
     """[101]; 0 where the recall is never reached."""
-    return np.append(curve.precision[:, 0], 0.0)[np.searchsorted(curve.recall[:, 0], RECALLS)]
+    return np.append(curve.precision[0], 0.0)[np.searchsorted(curve.recall[0], RECALLS)]
 
 
 def _column(area: str) -> int:
     return list(AREA_RANGES).index(area)
 
 
-def _precision_and_recall(matches: Matches, counts: np.ndarray | None, area: str, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """AP and the largest recall, [R, K, 10] each."""
-    weights = np.ones((len(matches.labelled), 1)) if counts is None else np.ascontiguousarray(np.transpose(counts), np.float64)
-    objects = matches.objects(weights, area)
-    precision, recall = np.full((2, *objects.shape, len(THRESHOLDS)), np.nan)
-    for kind in np.flatnonzero((objects > 0).any(0)):
-        best = matches.by_class[kind]
-        best = best[matches.rank[best] < most]
-        rows = max(1, _CHUNK_BYTES // (8 * max(1, len(best))))
-        for part in (slice(start, start + rows) for start in range(0, len(objects), rows)):
-            for t, curve in enumerate(_curves(matches, best, weights[:, part], objects[part, kind], _column(area))):
-                precision[part, kind, t], recall[part, kind, t] = curve.mean_precision(), curve.largest_recall()
-    precision[objects == 0], recall[objects == 0] = np.nan, np.nan
-    return precision, recall
+def _tables(
+    matches: Matches, counts: np.ndarray | None, groups: Iterable[tuple[str, int]]
+) -> dict[tuple[str, int], np.ndarray]:
+    """Of each (range of areas, most detections): AP and the largest recall [2, R, K, 10]."""
+    counts = np.ones((1, len(matches.labelled))) if counts is None else np.asarray(counts, np.float64)
+    tables = {group: np.full((2, len(counts), matches.classes, len(THRESHOLDS)), np.nan) for group in groups}
+    for kind in range(matches.classes):
+        positions = matches.of_class(kind)
+        for (area, most), table in tables.items():
+            objects = matches.objects(counts, kind, area)
+            if not objects.any():
+                continue
+            found = matches.at(positions, area, most)
+            rows = max(1, _CHUNK_BYTES // (8 * max(1, len(found.image))))
+            for part in (slice(start, start + rows) for start in range(0, len(counts), rows)):
+                for t, curve in enumerate(_curves(found, counts[part], objects[part])):
+                    table[0, part, kind, t], table[1, part, kind, t] = curve.mean_precision(), curve.largest_recall()
+            table[:, objects == 0, kind] = np.nan
+    return tables
 
 
-def _curves(
-    matches: Matches, positions: np.ndarray, weights: np.ndarray, objects: np.ndarray, column: int = 0
-) -> Iterator[_Curve]:
-    """One per threshold, for detections of one class in the order of their scores; weights [N, R], objects [R]."""
-    weights = weights[matches.image[positions]]  # D R
-    total = np.cumsum(weights, axis=0)
-    matched, ignored = matches.matched[positions, column], matches.ignored[positions, column]
+def _curves(found: _Detections, counts: np.ndarray, objects: np.ndarray) -> Iterator[_Curve]:
+    """One per threshold; counts [R, N], objects [R]."""
+    weights = counts[:, found.image]  # R D
+    total = np.cumsum(weights, axis=1)
     for t in range(len(THRESHOLDS)):
-        is_ignored = (ignored >> t & 1).astype(bool)
-        right = np.flatnonzero((matched >> t & 1).astype(bool) & ~is_ignored)  # precision is largest at right detections
-        hits, all_counted = np.cumsum(weights[right], axis=0), total[right]
+        is_ignored = (found.ignored >> t & 1).astype(bool)
+        right = np.flatnonzero((found.matched >> t & 1).astype(bool) & ~is_ignored)  # precision is largest at right detections
+        hits, all_counted = np.cumsum(weights[:, right], axis=1), total[:, right]
         if is_ignored.any():
-            skipped = np.cumsum(weights[is_ignored], axis=0)
+            skipped = np.cumsum(weights[:, is_ignored], axis=1)
             before = np.cumsum(is_ignored)[right]
-            all_counted -= np.where(before[:, None] > 0, skipped[before - 1], 0.0)
+            all_counted -= np.where(before > 0, skipped[:, before - 1], 0.0)
         precision = hits / (all_counted + _TINY)
-        precision[::-1] = np.maximum.accumulate(precision[::-1], axis=0)
-        yield _Curve(precision, hits / np.where(objects > 0, objects, 1.0))
+        precision[:, ::-1] = np.maximum.accumulate(precision[:, ::-1], axis=1)
+        yield _Curve(precision, hits / np.where(objects > 0, objects, 1.0)[:, None])

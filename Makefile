@@ -34,6 +34,8 @@ benchmark: $(INSTALLED)
 	$(BIN)/python benchmarks/methods.py
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/segmentation.py
+	$(BIN)/python benchmarks/detection.py
+	$(BIN)/python benchmarks/average_precision.py
 	$(BIN)/python benchmarks/analysis.py
 
 format: $(INSTALLED)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from robustvit.metrics.measures import ACCURACY, Measure, base_key, measures
+from robustvit.tasks.scoring import Scoring
 
 if TYPE_CHECKING:
     from robustvit.evaluation.model_results import ModelResults
@@ -27,10 +28,10 @@ _TABLES = {
     "interval": "95 % interval. Of a single accuracy of a classifier (clean, one corruption at one severity, one attack) "
     "Wilson's: all "
     "accuracies under which so many right answers would be no surprise. Of means over several cells, retention and mCE from "
-    "1000 bootstrap samples of the images, the same ones in every cell; where all samples agree, a mean gets Wilson's, "
+    "{resamples} bootstrap samples of the images, the same ones in every cell; where all samples agree, a mean gets Wilson's, "
     "and other numbers get none.",
     "differences": "A number of one network minus that of another, on the images that both saw. Its 95 % interval is from "
-    "1000 bootstrap samples that are the same images for both (paired), so it says more than two separate intervals. "
+    "{resamples} bootstrap samples that are the same images for both (paired), so it says more than two separate intervals. "
     "Where it includes 0, the difference may be chance. Without an interval, the images do not tell: no image is right "
     "for one network and wrong for the other, or too few are.",
 }
@@ -40,25 +41,29 @@ _TABLES = {
 _OTHER_TABLES = {
     "class_accuracies": "Class by class: as they are (clean), averaged over corruptions and severities (corrupted), and under "
     "each corruption, attack or condition, as far as these were measured.",
-    "interval": "95 % interval, from 1000 bootstrap samples of the images, the same ones in every cell.",
+    "interval": "95 % interval, from {resamples} bootstrap samples of the images, the same ones in every cell.",
     "differences": "A number of one network minus that of another, on the images that both saw. Its 95 % interval is from "
-    "1000 bootstrap samples that are the same images for both (paired), so it says more than two separate intervals. "
+    "{resamples} bootstrap samples that are the same images for both (paired), so it says more than two separate intervals. "
     "Where it includes 0, the difference may be chance.",
 }
 """The same where the primary measure is not the share of right answers."""
 _OF_ANY_TASK = "The primary measure (of a classifier: accuracy)"
 
 
-def definitions(primary: Measure = ACCURACY, networks: Sequence[ModelResults] | None = None) -> dict[str, str]:
+def definitions(
+    primary: Measure = ACCURACY, networks: Sequence[ModelResults] | None = None, resamples: int = Scoring.resamples
+) -> dict[str, str]:
     """Key -> meaning: measures, then tables, intervals and differences.
 
     Args:
         primary: measure of the task, by whose name texts call it.
         networks: whose results are explained: what none of them has is left out. None explains everything.
+        resamples: draws of the bootstrap.
     """
     texts = {**{measure.key: measure.meaning for measure in measures()}, **_TABLES}
     if primary != ACCURACY:
         texts = {key: text.replace(_OF_ANY_TASK, primary.label) for key, text in {**texts, **_OTHER_TABLES}.items()}
+    texts |= {key: texts[key].format(resamples=resamples) for key in ("interval", "differences")}
     if networks is None:
         return texts
     used = {primary.key, *_measures_of(networks), *_tables_of(networks)}

@@ -18,12 +18,12 @@ from robustvit.evaluation.definitions import definitions
 from robustvit.evaluation.finished_parts import with_all_parts
 from robustvit.evaluation.passes import Pass, PassReport
 from robustvit.evaluation.plan import plan
+from robustvit.evaluation.prediction_files import TABLE
 from robustvit.evaluation.results import Difference, ModelResults, Results
 from robustvit.evaluation.runner import run_network, statistics_of
 from robustvit.evaluation.settings import Options, Settings
-from robustvit.evaluation.statistics import measured_differences
+from robustvit.evaluation.statistics import Scores, measured_differences
 from robustvit.evaluation.suites.registry import DEFAULT_SUITE
-from robustvit.evaluation.tallied import Tallied
 from robustvit.evaluation.unfinished import (
     FinishedRunError,
     UnfinishedRunError,
@@ -121,7 +121,7 @@ def _measure(
         networks.append(found)
         scored.append(made)
         predictions += tables
-    differences = _differences(networks, list(passes.values()), scored, settings.seed)
+    differences = _differences(networks, list(passes.values()), scored)
     task = settings.task
     few = [few_images_note(d.images, has_exact=task.is_share, primary=task.primary) for d in differences]
     kept = {"limit": settings.limit, "seed": settings.seed, "batch_size": settings.batch_size}
@@ -134,7 +134,7 @@ def _measure(
         fingerprint=stored.fingerprint if stored else "",
         differences=differences,
         notes=tuple(note for note in few if note is not None)[:1],
-        definitions=definitions(task.primary, networks),
+        definitions=definitions(task.primary, networks, task.resamples),
         task=task.name,
         primary=task.primary.key,
         predictions=tuple(predictions),
@@ -152,7 +152,7 @@ def _measure_into(
     """Goes on with what is in `output`, or shows again what is finished there."""
     fingerprint = processes.gather(fingerprint_of(passes, settings))[0]  # machines may have copies with other times
     finished = finished_results(output, fingerprint)
-    had_predictions = finished is not None and (output / "predictions.csv").is_file()
+    had_predictions = finished is not None and (output / TABLE).is_file()
     if resume and finished is not None:
         shown = with_all_parts(finished, output, passes, settings)
         processes.gather(None)  # all have looked at the files
@@ -195,7 +195,7 @@ def _with_class_maps(results: Results, passes: Passes, output: Path) -> Results:
 
 
 def _differences(
-    networks: Sequence[ModelResults], passes: Sequence[Sequence[Pass]], scored: Sequence[Sequence[Tallied]], seed: int
+    networks: Sequence[ModelResults], passes: Sequence[Sequence[Pass]], scored: Sequence[Sequence[Scores]]
 ) -> tuple[Difference, ...]:
     """Every two networks in every measurement, the earlier one minus the later one.
 
@@ -203,7 +203,6 @@ def _differences(
         networks: their results.
         passes: of each.
         scored: what the numbers of each pass are made of.
-        seed: of the intervals.
     """
     found = []
     for i, j in combinations(range(len(networks)), 2):
@@ -212,7 +211,7 @@ def _differences(
         ):
             shared = statistics_of(other, theirs).keys()
             summary = {key: number for key, number in statistics_of(mine, ours).items() if key in shared}
-            images, *values = measured_differences(mine.scoring, ours, theirs, summary, mine.groups, seed)
+            images, *values = measured_differences(ours, theirs, summary, mine.groups)
             if images:
                 found.append(Difference(networks[i].name, networks[j].name, measurement.suites, images, *values))
     return tuple(found)

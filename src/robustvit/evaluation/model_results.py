@@ -10,6 +10,7 @@ from robustvit.evaluation.cell_result import CellResult
 from robustvit.evaluation.shown_images import AttackExample, Example, WorstImage
 from robustvit.evaluation.value import Value
 from robustvit.metrics.measures import ACCURACY, measure_of
+from robustvit.tasks.curves import Curves
 from robustvit.tasks.notes import Note
 from robustvit.tasks.per_class import ClassResult
 
@@ -33,6 +34,7 @@ class Measurement:
         notes: what to know before using the numbers.
         class_accuracies: class by class, in the measures of the task.
         groups: "noise", "blur", ... -> its corruptions, as the suite sorts them.
+        curves: what says more than one number, as precision over recall.
     """
 
     suites: tuple[str, ...]
@@ -47,6 +49,7 @@ class Measurement:
     notes: tuple[Note, ...] = ()
     class_accuracies: tuple[ClassResult, ...] = ()
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    curves: tuple[Curves, ...] = ()
 
     def __repr__(self) -> str:
         return f"Measurement({', '.join(self.suites)} on {self.data.get('name', 'pictures')}: {_told(self.summary)})"
@@ -58,6 +61,7 @@ class Measurement:
         values: dict[str, Any] = {name: _summary(stored[name]) for name in tables if name in stored}
         values |= {"notes": notes_from_json(stored.get("notes", ()))}
         values |= {"groups": {group: tuple(names) for group, names in stored.get("groups", {}).items()}}
+        values |= {"curves": tuple(map(Curves.from_json, stored.get("curves", ())))}
         values |= {"class_accuracies": tuple(ClassResult.from_json(one) for one in stored.get("class_accuracies", ()))}
         return Measurement(**{**stored, **values, "suites": tuple(stored["suites"])})
 

@@ -7,7 +7,7 @@ image is decoded once; a suite of files has one set of files per condition.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -121,6 +121,11 @@ class Pass(ABC):
     def conditions(self) -> tuple[Condition, ...]:
         """The cells that are not attacks."""
         return self.cells[: len(self.cells) - sum(len(attack.rows) for attack in self.attacks)]
+
+    @property
+    def tabled(self) -> Sequence[int]:
+        """Positions of the cells whose predictions make a table, in which no prediction comes twice."""
+        return range(len(self.cells))
 
     @property
     def scoring(self) -> Scoring:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from robustvit.evaluation.cell_result import CellResult
 from robustvit.evaluation.definitions import definitions
 from robustvit.evaluation.model_results import Difference, Measurement, ModelResults, notes_from_json
+from robustvit.evaluation.prediction_files import remove_predictions, write_predictions
 from robustvit.evaluation.rows import CLASS_COLUMNS, class_rows_of, columns_of, rows_of
 from robustvit.evaluation.shown_images import AttackedImage, AttackExample, Example, ExampleImage, WorstImage, drop_empty
 from robustvit.evaluation.value import Value
@@ -23,7 +24,7 @@ from robustvit.runtime.checked_json import read_checked_json, write_checked_json
 from robustvit.runtime.page_writers import page_writer
 from robustvit.runtime.tables import write_csv
 from robustvit.tasks.notes import Note
-from robustvit.tasks.prediction_table import PredictionTable, csv_rows
+from robustvit.tasks.prediction_table import PredictionTable
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped,unused-ignore]
@@ -173,18 +174,19 @@ class Results:
                 yield from one.measures
 
     def save(self, folder: str | Path) -> Path:
-        """Writes results.json, results.csv, report.html and, where there are any, classes.csv and predictions.csv; returns the
-        folder.
+        """Writes results.json, results.csv, report.html and, where there are any, classes.csv, predictions.csv and the lists
+        below predictions/; returns the folder.
 
         Those of an earlier result there are replaced or removed.
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        for name in ("results.csv", CLASSES, "predictions.csv", "report.html"):
+        for name in ("results.csv", CLASSES, "report.html"):
             (folder / name).unlink(missing_ok=True)  # whatever happens now, they are never those of another result
+        remove_predictions(folder)
         self._write(folder)
         if self.predictions:
-            write_csv(folder / "predictions.csv", csv_rows(self.predictions))
+            write_predictions(folder, self.predictions)
         self.complete(folder)
         return folder
 

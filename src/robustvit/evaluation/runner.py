@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,11 +16,12 @@ from robustvit.evaluation.attacking import ATTACK_SUITE
 from robustvit.evaluation.examples import make_examples
 from robustvit.evaluation.passes import Pass, PassReport, worst_cell
 from robustvit.evaluation.results import CellResult, Measurement, ModelResults
-from robustvit.evaluation.statistics import cell_intervals, has_bootstraps, measured_values
+from robustvit.evaluation.statistics import Scores, further_statistics, has_bootstraps, measured_values
 from robustvit.evaluation.tallied import CHANGES, Tallied
 from robustvit.evaluation.value import Value
 from robustvit.evaluation.worst_images import make_worst_images
 from robustvit.metrics.bootstrap import Statistic
+from robustvit.metrics.intervals import Interval
 from robustvit.metrics.mean_accuracy import mean_accuracy_of
 from robustvit.runtime.evaluation_mode import evaluation_mode
 from robustvit.runtime.processes import Processes
@@ -39,7 +42,7 @@ def run_network(
     report: PassReport | None = None,
     *,
     with_predictions: bool = False,
-) -> tuple[ModelResults, list[Tallied], list[PredictionTable]]:
+) -> tuple[ModelResults, list[Scores], list[PredictionTable]]:
     """All passes of one network, which is left in the mode it was in.
 
     Args:
@@ -55,7 +58,7 @@ def run_network(
     """
     start, network = time.perf_counter(), passes[0].network
     tallies: list[Tallied] = []
-    scored: list[Tallied] = []
+    scored: list[Scores] = []
     measurements: list[Measurement] = []
     with evaluation_mode(network, gradients=True):
         for number, planned in enumerate(passes):
@@ -63,16 +66,17 @@ def run_network(
             _require_samples(planned, tallied)
             tallies.append(tallied)
             clean = next((t.only(CLEAN) for p, t in zip(passes, tallies, strict=False) if p.has_clean_samples), None)
-            scored.append(_scored(planned, tallied, clean))
+            scored.append(Scores(planned.scoring, _scored(planned, tallied, clean), planned.settings.seed))
             measurements.append(_measurement(planned, tallied, scored[-1]))
         shown = _examples(passes, tallies)
     pairs = list(zip(passes, tallies, strict=True))
+    cells = [cells_of(*entry) for entry in zip(passes, tallies, scored, strict=True)]
     results = ModelResults(
         name=name,
         parameters=sum(p.numel() for p in network.parameters()),
         protocol=measurements[0].protocol,
         summary=_merged(measurements, sees_alike=bool(passes[0].task.protocol)),
-        cells=tuple(cell for planned, tallied in pairs for cell in cells_of(planned, tallied)),
+        cells=tuple(chain.from_iterable(cells)),
         skipped=tuple(dict.fromkeys(entry for tallied in tallies for entry in tallied.skipped)),
         seconds=time.perf_counter() - start,
         measurements=tuple(measurements),
@@ -80,20 +84,33 @@ def run_network(
         primary=passes[0].settings.task.primary.key,
         **shown,
     )
-    tables = [p.scoring.predictions(name, p.cell_suites, p.cells, t.ids, t.rows) for p, t in pairs if with_predictions]
-    return results, scored, [table for table in tables if table is not None]
+    tables = [table for pair in pairs for table in _tables(name, *pair)] if with_predictions else []
+    return results, scored, tables
 
 
-def statistics_of(planned: Pass, tallied: Tallied) -> dict[str, Statistic]:
+def _tables(name: str, planned: Pass, tallied: Tallied) -> Iterator[PredictionTable]:
+    """The predictions of a pass, one table for all cells with the same samples."""
+    cells: dict[bytes, list[int]] = {}
+    for i in planned.tabled:
+        cells.setdefault(tallied.present[i].tobytes(), []).append(i)
+    for own in cells.values():
+        suites, conditions = [planned.cell_suites[i] for i in own], [planned.cells[i] for i in own]
+        ids = [sample for sample, is_own in zip(tallied.ids, tallied.present[own[0]], strict=True) if is_own]
+        table = planned.scoring.predictions(name, suites, conditions, ids, [tallied.rows[i] for i in own])
+        if table is not None:
+            yield table
+
+
+def statistics_of(planned: Pass, scores: Scores) -> dict[str, Statistic]:
     """The numbers of the summary of a pass, of its suites and its attacks."""
-    found: dict[str, Statistic] = {}
+    tallied, found = scores.tallied, dict[str, Statistic]()
     for suite in planned.suites:
         found |= suite.statistics(planned.task, tallied)
     for attack in planned.attacks:
         found[attack.score_measure(planned.task.primary).key] = mean_accuracy_of(tallied.cells, attack.rows)
         if worst_cell(attack) in tallied.cells:
             found[attack.worst_key] = mean_accuracy_of(tallied.cells, [worst_cell(attack).name])
-    return found
+    return {key: number for key, number in {**found, **further_statistics(scores)}.items() if scores.has(number)}
 
 
 def _scored(planned: Pass, tallied: Tallied, clean: Tallied | None) -> Tallied:
@@ -106,14 +123,13 @@ def _scored(planned: Pass, tallied: Tallied, clean: Tallied | None) -> Tallied:
     return same.beside(whole) if is_same else whole
 
 
-def _measurement(planned: Pass, tallied: Tallied, scored: Tallied) -> Measurement:
+def _measurement(planned: Pass, tallied: Tallied, scored: Scores) -> Measurement:
     task, statistics = planned.task, statistics_of(planned, scored)
-    scoring, seed = planned.scoring, planned.settings.seed
-    summary, groups, corruptions = measured_values(scoring, scored, statistics, planned.groups, seed)
+    summary, groups, corruptions = measured_values(scored, statistics, planned.groups)
     errors: dict[str, float] = {}
     for suite in planned.suites:
-        summary |= {key: Value(value) for key, value in suite.extras(task, scored).items()}
-        errors |= suite.corruption_errors(task, scored)
+        summary |= {key: Value(value) for key, value in suite.extras(task, scored.tallied).items()}
+        errors |= suite.corruption_errors(task, scored.tallied)
     return Measurement(
         suites=planned.suite_names,
         data=planned.describe_data(),
@@ -125,8 +141,9 @@ def _measurement(planned: Pass, tallied: Tallied, scored: Tallied) -> Measuremen
         group_accuracies=groups,
         corruption_accuracies=corruptions,
         attacks={attack.name: attack.describe() for attack in planned.attacks},
-        notes=tuple(_notes(planned, tallied, has_bootstraps(scoring, scored, statistics))),
-        class_accuracies=scoring.per_class(planned.cells, tallied.rows),
+        notes=tuple(_notes(planned, tallied, has_bootstraps(scored, statistics))),
+        class_accuracies=planned.scoring.per_class(planned.cells, tallied.rows),
+        curves=planned.scoring.curves(planned.cells, tallied.rows),
     )
 
 
@@ -150,11 +167,11 @@ def _notes(planned: Pass, tallied: Tallied, is_bootstrapped: bool) -> list[Note]
     return [*notes, *(note for note in (few, left_out) if note is not None)]
 
 
-def cells_of(planned: Pass, tallied: Tallied) -> list[CellResult]:
-    """One result per cell, with all numbers of the task."""
-    cells, drawn = [], cell_intervals(planned.scoring, tallied, planned.settings.seed)
+def cells_of(planned: Pass, tallied: Tallied, scores: Scores) -> list[CellResult]:
+    """One result per cell, with all numbers of the task; `scores` are what the numbers of the pass are made of."""
+    cells = []
     for i, (suite, condition, row) in enumerate(zip(planned.cell_suites, planned.cells, tallied.rows, strict=True)):
-        values = {**_cell_values(planned.scoring, row), **{key: Value.of(interval) for key, interval in drawn[i].items()}}
+        values = _cell_values(planned.scoring, row, scores.of_cell(condition))
         if suite == ATTACK_SUITE:
             means = tallied.changes[i].mean(0).tolist()
             values |= {name: Value(mean) for name, mean in zip(CHANGES, means, strict=True)}
@@ -162,11 +179,13 @@ def cells_of(planned: Pass, tallied: Tallied) -> list[CellResult]:
     return cells
 
 
-def _cell_values(scoring: Scoring, row: Tallies) -> dict[str, Value]:
-    """All numbers of a cell, the primary measure first."""
-    scores = scoring.scores(row)
-    first = {scoring.primary.key: scores[scoring.primary.key]}
-    return {key: Value(value) for key, value in {**first, **scores, **scoring.extras(row)}.items()}
+def _cell_values(scoring: Scoring, row: Tallies, scores: Mapping[str, Interval]) -> dict[str, Value]:
+    """All numbers of a cell, the primary measure first; none where that one cannot be told."""
+    if math.isnan(scores[scoring.primary.key].estimate):
+        return {}
+    values = {key: Value.of(interval) for key, interval in scores.items()}
+    values |= {key: Value(value) for key, value in scoring.extras(row).items()}
+    return {key: value for key, value in values.items() if not math.isnan(value.value)}
 
 
 def _require_samples(planned: Pass, tallied: Tallied) -> None:

@@ -24,10 +24,10 @@ class Tallied:
     Attributes:
         ids: of the samples.
         cells: what the samples met.
-        rows: their tallies, one entry per cell.
+        rows: one entry per cell, with the tallies of the samples that belong to it.
         skipped: (id, reason) of samples that could not be read.
         changes: float32 [C, N, 3], the `CHANGES` that attacks made; 0 elsewhere.
-        present: bool [C, N], which samples belong to a cell, by default all; the others have tallies that contribute nothing.
+        present: bool [C, N], which samples belong to a cell, by default all.
     """
 
     ids: list[str]
@@ -48,11 +48,18 @@ class Tallied:
         """The tallies in one cell."""
         return self.rows[self.cells.index(condition)]
 
+    def spread(self, cell: int, values: np.ndarray) -> np.ndarray:
+        """Values of the samples of a cell [n] -> [N], with NaN for the samples that do not belong to it."""
+        found = np.full(len(self.ids), np.nan)
+        found[self.present[cell]] = values
+        return found
+
     def of(self, ids: Sequence[str]) -> Tallied:
         """Only these samples, in this order."""
         places = {name: i for i, name in enumerate(self.ids)}
         chosen = np.array([places[name] for name in ids], np.int64)
-        rows = tuple(row.of(chosen) for row in self.rows)
+        within = np.cumsum(self.present, axis=1) - 1  # where a sample stands in the row of a cell that it belongs to
+        rows = tuple(row.of(within[i, chosen[self.present[i, chosen]]]) for i, row in enumerate(self.rows))
         return replace(self, ids=list(ids), rows=rows, changes=self.changes[:, chosen], present=self.present[:, chosen])
 
     def only(self, condition: Condition) -> Tallied:

@@ -31,8 +31,9 @@ def make_worst_images(planned: Pass, tallied: Tallied, count: int) -> tuple[Wors
     Returns:
         Worst first. An image that is among the worst as it is says nothing about corruption, and is not shown twice.
     """
-    scores = np.stack([planned.scoring.sample_scores(row) for row in tallied.rows])  # cells N
-    plain = scores[tallied.cells.index(CLEAN) if CLEAN in tallied.cells else 0]
+    alone = [tallied.spread(i, planned.scoring.sample_scores(row)) for i, row in enumerate(tallied.rows)]
+    scores = np.stack(alone)  # cells N
+    plain = scores[tallied.cells.index(CLEAN)] if CLEAN in tallied.cells else _first_present(scores, tallied.present)
     spoiled = scores[[cell.severity > 0 for cell in tallied.cells]]
     known = np.isfinite(spoiled)
     counts = known.sum(0)
@@ -50,6 +51,11 @@ def make_worst_images(planned: Pass, tallied: Tallied, count: int) -> tuple[Wors
             shown.append(_worst_cell(tallied.cells, scores[:, i]))
         found.append(WorstImage(ranked, _number(plain[i]), _number(means[i]), _example(planned, sample, shown)))
     return tuple(found)
+
+
+def _first_present(scores: np.ndarray, present: np.ndarray) -> np.ndarray:
+    """[N]: of every sample, its score in the first cell that it belongs to; both arguments are [cells, N]."""
+    return scores[present.argmax(0), np.arange(scores.shape[1])]
 
 
 def _lowest(numbers: np.ndarray, count: int) -> list[int]:

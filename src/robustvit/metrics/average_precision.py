@@ -18,12 +18,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from robustvit.metrics.box_matching import AREA_RANGES, MOST_DETECTIONS, THRESHOLDS, Found, Labelled, match
-from robustvit.metrics.measures import Measure, register
+from robustvit.metrics.measures import Family, Measure, register
 
 __all__ = [
     "BOX_AP",
     "CLASS_AP",
     "CLEAN_KEYS",
+    "MAIN",
     "MASK_AP",
     "RECALLS",
     "STATISTICS",
@@ -66,6 +67,8 @@ STATISTICS: dict[str, _Statistic] = {
     **{f"ar_{a}": _Statistic(f"AR {a}", f"AR100 of {{}}, for objects {text}.", True, a) for a, text in _AREAS.items()},
 }
 """The 12 of COCO, by the end of their keys: box_ap, mask_ap50 ..."""
+MAIN = ("ap", "ap50", "ap75")
+"""Of these, the precisions of objects of all sizes."""
 
 
 def _measures_of(kind: str, label: str, objects: str) -> dict[str, Measure]:
@@ -76,11 +79,10 @@ def _measures_of(kind: str, label: str, objects: str) -> dict[str, Measure]:
     }
 
 
-def _register_clean(measure: Measure, order: int) -> str:
+def _register_clean(measure: Measure, order: int, family: Family) -> str:
     """Of a number of the clean images in summaries, its key."""
     meaning = f"{measure.meaning} Without any corruption."
-    clean = Measure(f"clean_{measure.key}", f"Clean {measure.words}", meaning, family="clean", order=order)
-    return register(clean).key
+    return register(Measure(f"clean_{measure.key}", f"Clean {measure.words}", meaning, family=family, order=order)).key
 
 
 _BOXES, _MASKS = _measures_of("box", "", "boxes"), _measures_of("mask", "Mask ", "masks")
@@ -89,11 +91,11 @@ CLASS_AP = register(
     Measure("class_ap", "AP", "COCO's average precision of the class: the mean over overlaps from 0.50 to 0.95.")
 )
 CLEAN_KEYS = {
-    measure.key: _register_clean(measure, order)
-    for order, measure in enumerate((*_BOXES.values(), *_MASKS.values()))
-    if measure is not BOX_AP  # a primary measure has its own
+    measure.key: _register_clean(measure, order, "clean" if key in MAIN else "detail")
+    for order, (key, measure) in enumerate((*_BOXES.items(), *_MASKS.items()))
+    if measure not in (BOX_AP, MASK_AP)  # which have names in all parts of a summary
 }
-"""Key of each number but box_ap -> its key in summaries, where it is of the clean images."""
+"""Key of each number but box_ap and mask_ap -> its key in summaries, where it is of the clean images."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ so that a score made of several cells, such as mCE or retention, keeps their cor
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +18,12 @@ from robustvit.metrics.intervals import Interval
 __all__ = [
     "FEW_IMAGES",
     "SAME",
+    "Drawn",
     "Statistic",
     "bootstrap_differences",
     "bootstrap_intervals",
     "bootstrap_scores",
+    "drawn_scores",
     "resampled_counts",
 ]
 
@@ -56,6 +59,54 @@ def resampled_counts(n: int, resamples: int, seed: int, strata: NDArray[np.intp]
         yield counts
 
 
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """The scores of cells that show the same samples.
+
+    Attributes:
+        whole: [cells], of all samples.
+        drawn: [resamples, cells], of every draw.
+        seed: of the draws.
+    """
+
+    whole: FloatArray
+    drawn: FloatArray
+    seed: int
+
+    def interval(self, number: Statistic, level: float = 0.95) -> Interval:
+        """Of a number that is made of the scores.
+
+        Where every draw gives the same number (all samples right, or one sample), there is nothing to learn from draws: the
+        interval is NaN to NaN, not a point.
+
+        Args:
+            number: scores [..., cells] -> [...].
+            level: of confidence; the interval lies between the quantiles (1 - level)/2 and (1 + level)/2.
+        """
+        resamples = len(self.drawn)
+        numbers = number(self.drawn)
+        if np.shape(numbers) != (resamples,):
+            raise ValueError(
+                f"the statistic must turn [{resamples}, cells] into [{resamples}], got shape {list(np.shape(numbers))}"
+            )
+        ends = [(1 - level) / 2, (1 + level) / 2]
+        low, high = (np.nan, np.nan) if np.ptp(numbers) < SAME else np.quantile(numbers, ends)
+        return Interval(float(number(self.whole)), float(low), float(high), level, resamples, self.seed)
+
+
+def drawn_scores(
+    scores: Callable[[FloatArray], FloatArray],
+    n: int,
+    *,
+    resamples: int = 1000,
+    seed: int = 0,
+    strata: NDArray[np.intp] | None = None,
+) -> Drawn:
+    """The scores of cells for all samples and for draws of them; arguments as for `bootstrap_intervals`."""
+    drawn = np.concatenate([scores(counts) for counts in resampled_counts(n, resamples, seed, strata)])
+    return Drawn(scores(np.ones((1, n)))[0], drawn, seed)
+
+
 def bootstrap_intervals(
     scores: Callable[[FloatArray], FloatArray],
     n: int,
@@ -66,24 +117,19 @@ def bootstrap_intervals(
     seed: int = 0,
     strata: NDArray[np.intp] | None = None,
 ) -> dict[str, Interval]:
-    """Intervals for numbers of cells that show the same samples, all from the same draws.
-
-    Where every draw gives the same number (all samples right, or one sample), there is nothing to learn from draws: the
-    interval is NaN to NaN, not a point.
+    """Intervals for numbers of cells that show the same samples, all from the same draws; see `Drawn.interval`.
 
     Args:
         scores: counts [R, n] -> the scores of the cells [R, cells] for these choices of samples.
         n: number of samples.
         statistics: name -> number, from the scores of the cells.
-        level: of confidence; the interval lies between the quantiles (1 - level)/2 and (1 + level)/2.
+        level: of confidence.
         resamples: number of draws.
         seed: of the draws.
         strata: see `resampled_counts`.
     """
-    whole = scores(np.ones((1, n)))[0]
-    draws = resampled_counts(n, resamples, seed, strata)
-    drawn = np.concatenate([scores(counts) for counts in draws]) if statistics else whole[None]
-    return {name: _interval(whole, drawn, number, level, seed) for name, number in statistics.items()}
+    drawn = drawn_scores(scores, n, resamples=resamples, seed=seed, strata=strata)
+    return {name: drawn.interval(number, level) for name, number in statistics.items()}
 
 
 def bootstrap_scores(
@@ -144,15 +190,3 @@ def bootstrap_differences(
 def _difference(score: Statistic, C: int) -> Statistic:
     """Of the accuracies of two networks, C cells each."""
     return lambda accuracies: score(accuracies[..., :C]) - score(accuracies[..., C:])
-
-
-def _interval(whole: FloatArray, drawn: FloatArray, number: Statistic, level: float, seed: int) -> Interval:
-    """Of a number, from the scores of the cells [cells] and of every draw [resamples, cells]."""
-    resamples = len(drawn)
-    numbers = number(drawn)
-    if np.shape(numbers) != (resamples,):
-        raise ValueError(
-            f"the statistic must turn [{resamples}, cells] into [{resamples}], got shape {list(np.shape(numbers))}"
-        )
-    low, high = (np.nan, np.nan) if np.ptp(numbers) < SAME else np.quantile(numbers, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(number(whole)), float(low), float(high), level, resamples, seed)

@@ -14,7 +14,7 @@ import numpy as np
 
 from robustvit.runtime.run_lengths import RunLengths, overlaps
 
-__all__ = ["AREA_RANGES", "MOST_DETECTIONS", "THRESHOLDS", "Found", "Labelled", "box_overlaps", "match", "to_xywh"]
+__all__ = ["AREA_RANGES", "MOST_DETECTIONS", "THRESHOLDS", "Found", "Labelled", "box_overlaps", "match", "ranked", "to_xywh"]
 
 THRESHOLDS = np.linspace(0.5, 0.95, 10)
 """Overlaps from which a detection may take an object."""
@@ -84,7 +84,7 @@ def match(
     """
     _require_classes("a detection", found.classes, classes)
     _require_classes("an object", labelled.classes, classes)
-    order, rank = _ranked(found)
+    order, rank = ranked(found)
     masks = found.masks.of(order) if found.masks is not None and kind == "masks" else None
     found = Found(found.boxes[order], found.scores[order], found.classes[order], masks)
     lower, upper = np.array(list(AREA_RANGES.values())).T
@@ -130,8 +130,8 @@ def _require_classes(what: str, given: np.ndarray, classes: int) -> None:
         raise ValueError(f"{what} has the class {wrong}; expected 0 to {classes - 1}")
 
 
-def _ranked(found: Found) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the detections that count, the best first, and their ranks within their classes."""
+def ranked(found: Found) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of the detections that count, the best first as in `match`, and their ranks within their classes."""
     order = np.argsort(-found.scores, kind="stable")
     by_class = np.argsort(found.classes[order], kind="stable")
     kinds = found.classes[order][by_class]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from robustvit.runtime.measure_homes import import_measure_homes
 
@@ -59,8 +59,9 @@ RATIO = Unit("ratio", 100, 1, "%")
 DISTANCE = Unit("distance", 1, 2)
 NUMBER = Unit("number", 1, 0)
 
-Family = Literal["retention", "clean", "corruption", "attack", "calibration", "shift", "sequence", "cell"]
-_DISPLAYED: tuple[Family, ...] = ("retention", "clean", "corruption", "attack", "calibration", "shift", "sequence", "cell")
+Family = Literal["retention", "clean", "corruption", "attack", "calibration", "shift", "sequence", "detail", "cell"]
+"""What a number says something about; "detail" is for those that only refine others, which tables of summaries leave out."""
+_DISPLAYED: tuple[Family, ...] = get_args(Family)
 _RANKED: tuple[Family, ...] = ("corruption", "retention", "attack", "clean", "shift", "sequence")
 
 

@@ -33,8 +33,8 @@ def found_objects(detections: Detections, size: Size, places: Places) -> Found:
         parts = zip(detections.masks.split(step), detections.boxes.split(step), strict=True)
         runs = [RunLengths.from_dense(paste_masks(*part, size)[:, 0].cpu().numpy()).runs for part in parts]
         masks = RunLengths(size, tuple(run for part in runs for run in part))
-    boxes, scores, labels = (part.double().cpu().numpy() for part in detections[:3])
-    return _kept(Found(boxes, scores, labels.astype(np.int64), masks), places)
+    boxes, scores, labels = (part.cpu() for part in detections[:3])
+    return _kept(Found(boxes.double().numpy(), scores.float().numpy(), labels.numpy().astype(np.int64), masks), places)
 
 
 def given_objects(answer: Any, images: Tensor, places: Places, whose: str, has_masks: bool | None = None) -> list[Found]:

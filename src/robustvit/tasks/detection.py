@@ -13,44 +13,33 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from robustvit.corruptions.conditions import Condition
 from robustvit.data.normalisation import Normalisation
 from robustvit.data.object_layouts import corrupted_objects, open_object_split, open_objects
 from robustvit.data.palettes import completed_palette
 from robustvit.data.readers.class_folders import LayoutError
 from robustvit.data.samples import SampleSet
-from robustvit.metrics.average_precision import (
-    BOX_AP,
-    CLASS_AP,
-    CLEAN_KEYS,
-    Matches,
-    all_statistics,
-    average_precision,
-    mean_over_classes,
-)
-from robustvit.metrics.box_matching import Found, Labelled, match
+from robustvit.metrics.average_precision import BOX_AP, MASK_AP
+from robustvit.metrics.box_matching import Found, Labelled
 from robustvit.models.functions import FunctionNetwork
 from robustvit.tasks.base import Answer, SummaryMeasures, Task
 from robustvit.tasks.class_matching import ClassMismatchError, label_names_of
 from robustvit.tasks.detected import found_objects, given_objects
 from robustvit.tasks.detector_inputs import DetectorInputs, padded
 from robustvit.tasks.detector_targets import Objects, as_tensors, content_sizes, placed, resized_target
+from robustvit.tasks.found_table import FoundTable
 from robustvit.tasks.notes import Note, other_classes_note
 from robustvit.tasks.object_drawing import draw_found, draw_labelled
-from robustvit.tasks.per_class import ClassResult, class_result
-from robustvit.tasks.tallies import Tallies, Tally
+from robustvit.tasks.object_scoring import DETECTIONS, ObjectScoring
+from robustvit.tasks.tallies import Tallies
 
 __all__ = ["Detection"]
 
-BOXES, MASKS = "box_", "mask_"
-"""Before the names of tallies."""
 PIXELS = 2**21
 """Of inputs that a network sees at once: two of 1216x800, or many small ones."""
-LABELLED = f"{BOXES}labelled"
 
 
 @dataclass(frozen=True)
-class Detection(Task):
+class Detection(ObjectScoring, Task):
     """Objects.
 
     Attributes:
@@ -59,17 +48,16 @@ class Detection(Task):
         inputs: how images become inputs.
         places: label of a model -> class of the dataset, -1 for none of these; None where labels are classes.
         other_names: what the network calls its classes, where these are others than those of the dataset.
-        category_ids: class -> id in annotation files; None where nobody knows them.
+        category_ids, image_ids: see `ObjectScoring`.
     """
 
     name = "detection"
-    primary = BOX_AP
     summary = SummaryMeasures.of(BOX_AP, has_degradation=True)
-    further: ClassVar[Mapping[str, str]] = CLEAN_KEYS
+    seconds: ClassVar[Mapping[str, SummaryMeasures]] = {MASK_AP.key: SummaryMeasures.second(MASK_AP)}
+    prediction_table = FoundTable
     protocol = "native"
     is_dense = True
     batch_size = 4
-    ranks_samples = True
     example_side = 360
     can_be_attacked = True
     classes: tuple[str, ...] = ()
@@ -78,6 +66,7 @@ class Detection(Task):
     places: Mapping[int, int] | None = None
     other_names: tuple[str, ...] = ()
     category_ids: tuple[int, ...] | None = None
+    image_ids: Mapping[str, int | str] | None = field(default=None, repr=False, compare=False)
 
     # data
 
@@ -177,7 +166,8 @@ class Detection(Task):
                 f"{type(network).__name__} has {outputs} classes and {samples.name} has {len(classes)}; is this the network "
                 "for these images?"
             )
-        bound = replace(self, classes=classes, palette=tuple(samples.palette), category_ids=samples.category_ids, places=None)
+        ids = {"category_ids": samples.category_ids, "image_ids": samples.image_ids}
+        bound = replace(self, classes=classes, palette=tuple(samples.palette), places=None, **ids)
         if known and names != classes:
             return replace(bound, places={names.index(name): k for k, name in enumerate(classes)})
         return replace(bound._of_model(network), other_names=names if len(names) == outputs and not known else ())
@@ -243,47 +233,15 @@ class Detection(Task):
             found += [found_objects(own, original, self._class_of) for own in detected]
         return found
 
-    def tally(self, prediction: Found, target: Labelled) -> Tally:
-        """Which detections find which objects, by box and, where both have them, by mask."""
-        tally = {f"{BOXES}{name}": v for name, v in match(prediction, target, len(self.classes), "boxes").items()}
-        if prediction.masks is not None and target.masks is not None:
-            masks = match(prediction, target, len(self.classes), "masks")
-            tally |= {f"{MASKS}{name}": value for name, value in masks.items()}
-        return tally
-
-    def score(self, tallies: Tallies, counts: np.ndarray) -> dict[str, np.ndarray]:
-        found: dict[str, np.ndarray] = {}
-        for kind in _kinds(tallies):
-            values = average_precision(Matches.of(tallies.arrays, kind), counts)  # R K 10
-            chosen = {"ap": slice(None), "ap50": slice(0, 1), "ap75": slice(5, 6)}
-            found |= {f"{kind}{key}": mean_over_classes(values[..., part]) for key, part in chosen.items()}
-        return found
-
-    def extras(self, tallies: Tallies) -> dict[str, float]:
-        """COCO's other statistics: by size of the objects, and recalls."""
-        found: dict[str, float] = {}
-        for kind in _kinds(tallies):
-            statistics, _ = all_statistics(Matches.of(tallies.arrays, kind))
-            found |= {f"{kind}{key}": value for key, value in statistics.items() if key not in ("ap", "ap50", "ap75")}
-        return {key: value for key, value in found.items() if value == value}
-
-    def has_same_targets(self, first: Tallies, second: Tallies) -> bool:
-        return bool((first[LABELLED] == second[LABELLED]).all())
-
-    def per_class(self, conditions: Sequence[Condition], rows: Sequence[Tallies]) -> tuple[ClassResult, ...]:
-        """AP of every class."""
-        values = [average_precision(Matches.of(row.arrays, BOXES))[0].mean(-1) for row in rows]  # K each
-        images = (rows[0][LABELLED][:, :, 0] > 0).sum(0)
-        return tuple(
-            class_result(name, int(images[k]), conditions, {CLASS_AP.key: [v[k] for v in values]}, by_corruption=True)
-            for k, name in enumerate(self.classes)
-        )
-
     def notes(self, samples: Any, clean: Tallies, *, is_untrained: bool) -> list[Note]:
-        """Whether the network says that its classes are others, and what is wrong with the annotations."""
+        """Whether the network says that its classes are others or finds nothing, and what is wrong with the annotations."""
         found = [other_classes_note(self.other_names, self.classes)] if self.other_names else []
-        told = [Note("annotations", "Annotations", text) for text in getattr(samples, "problems", ())]
-        return [*found, *told]
+        found += [Note("annotations", "Annotations", text) for text in getattr(samples, "problems", ())]
+        if not self.extras(clean)[DETECTIONS.key]:
+            told = "The network found nothing at all in the clean images"
+            remedy = "." if is_untrained else ": is it trained, and are its outputs finite numbers?"
+            found.append(Note("no-detections", "Nothing found", told + remedy))
+        return found
 
     # report
 
@@ -321,7 +279,3 @@ class Detection(Task):
             return torch.zeros(1)
         scores, _ = network.forward_rpn(network.forward_pyramid(network.forward_features(inputs)))
         return scores[0].flatten()
-
-
-def _kinds(tallies: Tallies) -> list[str]:
-    return [kind for kind in (BOXES, MASKS) if f"{kind}labelled" in tallies.arrays]

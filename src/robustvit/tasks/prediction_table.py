@@ -15,17 +15,27 @@ class PredictionTable(ABC):
 
     Attributes:
         columns: headings.
+        counted: key of the number of a cell that says how many rows it has; empty for one per sample.
+        has_files: whether there are `files`.
+        network: its name.
     """
 
     columns: ClassVar[tuple[str, ...]]
+    counted: ClassVar[str] = ""
+    has_files: ClassVar[bool] = False
+    network: str
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many rows there are: one for every sample under every condition."""
+        """How many rows there are."""
 
     @abstractmethod
     def rows(self) -> Iterator[dict[str, Any]]:
         """Dicts with the keys `columns`."""
+
+    def files(self) -> Iterator[tuple[str, Iterator[Any]]]:
+        """(name, entries) of further files for other programs, JSON lists, one per condition."""
+        return iter(())
 
     @classmethod
     @abstractmethod

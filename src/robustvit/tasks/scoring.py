@@ -14,14 +14,12 @@ import numpy as np
 from robustvit.corruptions.conditions import Condition
 from robustvit.metrics.intervals import Interval
 from robustvit.metrics.measures import Measure
+from robustvit.tasks.curves import Curves
 from robustvit.tasks.per_class import ClassResult
 from robustvit.tasks.prediction_table import PredictionTable
 from robustvit.tasks.tallies import Tallies, Tally
 
 __all__ = ["Scoring"]
-
-_BLOCK = 256
-"""Samples that are scored alone at once: the choices of single samples are a matrix of this size."""
 
 
 class Scoring(ABC):
@@ -32,6 +30,7 @@ class Scoring(ABC):
         is_share: whether it is the mean of a number in 0 .. 1 over the samples, as an accuracy is. Then a mean over cells has
             Wilson's interval where a bootstrap learns nothing.
         further: key of another number of `score` -> key that it has in summaries, where it is of the clean samples.
+        resamples: draws of a bootstrap; fewer where a number takes long.
         ranks_samples: whether the primary measure of one sample alone says how well that sample went; then the report shows
             the worst ones.
     """
@@ -39,6 +38,7 @@ class Scoring(ABC):
     primary: ClassVar[Measure]
     is_share: ClassVar[bool] = False
     further: ClassVar[Mapping[str, str]] = {}
+    resamples: ClassVar[int] = 1000
     ranks_samples: ClassVar[bool] = False
 
     @abstractmethod
@@ -63,8 +63,8 @@ class Scoring(ABC):
 
     def sample_scores(self, tallies: Tallies) -> np.ndarray:
         """The primary measure of every sample alone: float [N]; NaN where a sample has none."""
-        parts = [tallies.of(range(start, min(start + _BLOCK, len(tallies)))) for start in range(0, len(tallies), _BLOCK)]
-        return np.concatenate([np.zeros(0), *(self.score(part, np.eye(len(part)))[self.primary.key] for part in parts)])
+        scores = (self.score(part, np.eye(len(part)))[self.primary.key] for part in tallies.blocks())
+        return np.concatenate([np.zeros(0), *scores])
 
     def interval(self, key: str, tallies: Tallies) -> Interval | None:
         """An interval of a number of `score` that is better than a bootstrap's, if there is one."""
@@ -91,6 +91,10 @@ class Scoring(ABC):
 
         `tasks.per_class.class_result` makes one of them from its scores under each condition.
         """
+        return ()
+
+    def curves(self, conditions: Sequence[Condition], rows: Sequence[Tallies]) -> tuple[Curves, ...]:
+        """What says more than one number, for figures of the report; `tasks.curves.curves_of` makes one of them."""
         return ()
 
     def predictions(

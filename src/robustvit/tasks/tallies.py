@@ -59,6 +59,10 @@ class Tallies:
                 arrays[name] = self.arrays[name][rows]
         return Tallies(len(rows), arrays)
 
+    def blocks(self, size: int = 256) -> Iterator[Tallies]:
+        """Those of so many samples at a time."""
+        return (self.of(range(start, min(start + size, self.count))) for start in range(0, self.count, size))
+
     def _names(self) -> Iterator[str]:
         return (name for name in self.arrays if not name.endswith(LENGTHS))
 

@@ -38,6 +38,8 @@ SUITES: Registry[Suite] = Registry(
         "cityscapes-c-all5": _HOME + "cityscapes_c:ALL5",
         "cityscapes-c-first3": _HOME + "cityscapes_c:FIRST3",
         "acdc": _HOME + "acdc:ACDC",
+        "coco-c": _HOME + "coco_c:COCO_C",
+        "coco-o": _HOME + "coco_o:COCO_O",
     },
 )
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 import robustvit as rv
 from robustvit.models.dense_names import DETECTION_HEADS
+from robustvit.models.exporting import ExportError, export_program
 
 FAMILIES = ["fan_hybrid_nano", "fan_vit_nano", "fan_swin_nano", "rvt_nano", "vit_nano", "resnet18"]
 CLASSES = 5
@@ -165,3 +166,9 @@ def test_nan_pixels_give_no_detections_instead_of_an_error() -> None:
     with torch.inference_mode():
         (found,) = network(torch.full((1, 3, 64, 64), float("nan")))
     assert len(found["boxes"]) == 0
+
+
+def test_exporting_says_to_export_the_backbone(tmp_path: Path) -> None:
+    with refused(ExportError, "backbone"):
+        export_program(detector("fan_hybrid_nano/faster_rcnn"), tmp_path / "x.pt2", torch.randn(1, 3, 64, 64))
+    assert not list(tmp_path.iterdir())

@@ -144,6 +144,8 @@ def _export(
         raise ValueError("the network is in training mode; export model.eval() or robustvit.fuse(model)")
     if dynamic_batch and example.shape[0] < 2:
         raise ValueError("dynamic_batch needs an example of at least 2 images: sizes 0 and 1 are treated as constants")
+    if reason := getattr(model, "why_not_exported", ""):
+        raise ExportError(f"{type(model).__name__} cannot be exported: {reason}")
     check_writable(path)
     examples = [example, torch.cat((example, example[:1]))] if dynamic_batch else [example]
     with torch.no_grad():

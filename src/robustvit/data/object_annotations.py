@@ -34,7 +34,8 @@ _CHUNK = 4096
 _NAMED = 4
 """Of the faults of one kind, in a message."""
 _UNNOTICED, _UNNOTICED_SHARE = 1.0, 0.005
-"""How far a clipped box may have reached over the edge without being counted, in pixels or shares: annotation tools round."""
+"""How far a box may reach over the edge, in pixels or shares, and stay as it is: annotation tools round, and pycocotools takes
+boxes as they are."""
 _ERRORS = (ValueError, TypeError, OverflowError, LookupError)
 """What values of any type may lead to where numbers are expected."""
 
@@ -248,8 +249,9 @@ class TableBuilder:
             self.leave_out("boxes outside their image", name)
             return None
         outside = max(inside[0] - x1, inside[1] - y1, x2 - inside[2], y2 - inside[3])
-        if outside > (_UNNOTICED_SHARE if self.is_relative else _UNNOTICED):
-            self.problems.add("boxes partly outside their image, clipped", name)
+        if outside <= (_UNNOTICED_SHARE if self.is_relative else _UNNOTICED):
+            return x1, y1, x2, y2
+        self.problems.add("boxes partly outside their image, clipped", name)
         return inside
 
     def table(self) -> ObjectTable:

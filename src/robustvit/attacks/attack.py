@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 from torch import Tensor
 
 from robustvit.attacks.options import Option, grey, options_of
-from robustvit.attacks.pixel_network import PixelNetwork, check_pixels
+from robustvit.attacks.pixel_network import PixelNetwork, Targets, check_pixels
 from robustvit.metrics.measures import ACCURACY, Measure, register
 from robustvit.runtime.randomness import keyed_seed
 
@@ -168,20 +168,20 @@ class Attack(ABC):
         return seed if row == 0 else keyed_seed(seed, row, self.name) >> 1
 
     def __call__(
-        self, model: PixelNetwork, images: Tensor, labels: Tensor, *, seed: int = 0, sample_ids: SampleIds | None = None
+        self, model: PixelNetwork, images: Tensor, labels: Targets, *, seed: int = 0, sample_ids: SampleIds | None = None
     ) -> Tensor:
         """Attacked images [B, 3, H, W].
 
         Args:
             model: the network to mislead; left as it was.
             images: float [B, 3, H, W] in 0 .. 1.
-            labels: int64 [B], the truth; of a segmenter integers [B, H, W], 255 where nobody knows.
+            labels: the truth, see `Targets`.
             seed, sample_ids: what happens to an image depends on (seed, its id) alone; ids are 0, 1, ... by default.
         """
         return self.run(model, images, labels, seed, check_pixels(images, labels, sample_ids))
 
     @abstractmethod
-    def run(self, model: PixelNetwork, images: Tensor, labels: Tensor, seed: int, ids: SampleIds) -> Tensor:
+    def run(self, model: PixelNetwork, images: Tensor, labels: Any, seed: int, ids: SampleIds) -> Tensor:
         """As `__call__`, of arguments that were checked."""
 
 

@@ -6,20 +6,22 @@ TAP and ADL, Table I, report PGD-5 with RVT's step.
 x_0     = clip(x + u),  u ~ U(-eps, eps)
 x_{t+1} = clip_[0, 1]( clip_[x - eps, x + eps]( x_t + step sign grad CE(f(x_t), y) ) )
 
-CE is what the task says (`Task.attack_losses`): of a segmenter, the mean over the labelled pixels of an image.
+CE is what the task says (`Task.attack_losses`): of a segmenter, the mean over the labelled pixels of an image; of a detector,
+the sum of the losses that it was trained with, over all anchors and regions instead of some that are drawn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from robustvit.attacks.attack import Attack, SampleIds, accuracy_measure
 from robustvit.attacks.options import grey, option
-from robustvit.attacks.pixel_network import PixelNetwork, check_pixels, frozen
+from robustvit.attacks.pixel_network import PixelNetwork, Targets, check_pixels, frozen
 from robustvit.runtime.interruption import check_interrupted
 from robustvit.runtime.number_checks import check_numbers
 from robustvit.runtime.randomness import KeyedDraws
@@ -88,7 +90,7 @@ networks."""
 def pgd(
     model: nn.Module,
     images: Tensor,
-    labels: Tensor,
+    labels: Targets,
     settings: PgdSettings = PGD_PRESETS["rvt"],
     *,
     seed: int = 0,
@@ -99,7 +101,7 @@ def pgd(
     Args:
         model: pixels in 0 .. 1 -> logits, see `PixelNetwork`; attacked in evaluation mode and left as it was.
         images: float [B, 3, H, W] in 0 .. 1.
-        labels: int64 [B], the truth; of a segmenter [B, H, W], 255 where nobody knows.
+        labels: the truth, see `Targets`.
         settings: of `PGD_PRESETS`, or your own.
         seed, sample_ids: the random start of an image depends on (seed, its id) alone; ids are 0, 1, ... by default.
     """
@@ -118,7 +120,7 @@ def pgd(
     return x
 
 
-def fgsm(model: nn.Module, images: Tensor, labels: Tensor, eps: float = 1 / 255) -> Tensor:
+def fgsm(model: nn.Module, images: Tensor, labels: Targets, eps: float = 1 / 255) -> Tensor:
     """One step of eps along the sign of the gradient: `pgd` with one step, no random start and step = eps.
 
     Args:
@@ -128,7 +130,7 @@ def fgsm(model: nn.Module, images: Tensor, labels: Tensor, eps: float = 1 / 255)
     return pgd(model, images, labels, PgdSettings(eps, eps, 1, random_start=False)) if eps else images.clone()
 
 
-def loss_gradient(model: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
+def loss_gradient(model: nn.Module, x: Tensor, labels: Targets) -> Tensor:
     """Of the sum of the losses of the images, so that an image's gradient does not depend on its batch."""
     with torch.enable_grad():
         x = x.detach().requires_grad_()
@@ -138,7 +140,7 @@ def loss_gradient(model: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
     return gradient
 
 
-def losses_of(model: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
+def losses_of(model: nn.Module, x: Tensor, labels: Any) -> Tensor:
     """[B]: what the task of a `PixelNetwork` says; of any other module, the cross-entropy of its logits."""
     if isinstance(model, PixelNetwork):
         return model.losses(x, labels)
@@ -188,7 +190,7 @@ class Fgsm(Attack):
 
     settings: FgsmSettings = presets["rvt"]
 
-    def run(self, model: PixelNetwork, images: Tensor, labels: Tensor, seed: int, ids: SampleIds) -> Tensor:
+    def run(self, model: PixelNetwork, images: Tensor, labels: Targets, seed: int, ids: SampleIds) -> Tensor:
         return fgsm(model, images, labels, self.settings.eps)
 
 
@@ -222,5 +224,5 @@ class Pgd(Attack):
             reach = f"{grey(settings.step * settings.steps)} of {grey(settings.eps)}"
             yield f"{settings.steps} steps of PGD reach {reach} from the start; --steps and --step change that"
 
-    def run(self, model: PixelNetwork, images: Tensor, labels: Tensor, seed: int, ids: SampleIds) -> Tensor:
+    def run(self, model: PixelNetwork, images: Tensor, labels: Targets, seed: int, ids: SampleIds) -> Tensor:
         return pgd(model, images, labels, self.settings, seed=seed, sample_ids=ids)

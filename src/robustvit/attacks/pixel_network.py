@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,13 +16,17 @@ from robustvit.tasks.base import Task
 from robustvit.tasks.classification import Classification
 from robustvit.tasks.nested import tensors_of
 
-__all__ = ["PixelNetwork", "check_network", "check_pixels", "device_of", "frozen"]
+__all__ = ["PixelNetwork", "Targets", "check_network", "check_pixels", "device_of", "frozen"]
+
+Targets = Tensor | Sequence[Mapping[str, Tensor]]
+"""The truth: int64 [B], the classes of images; [B, H, W], those of pixels, 255 where nobody knows; or of every image
+{"boxes": [m, 4], "labels": int64 [m]}, maybe with "masks": [m, H, W]."""
 
 
 class PixelNetwork(nn.Module):
-    """`f(x) = network((x - mean) / std)`: pixels [B, 3, H, W] in 0 .. 1 -> logits in float32.
+    """`f(x) = network((x - mean) / std)`: pixels [B, 3, H, W] in 0 .. 1 -> what the task answers, in float32.
 
-    Those of a classifier are [B, K], of a segmenter [B, K, H, W].
+    That is logits [B, K] of a classifier, [B, K, H, W] of a segmenter, maps of features and of anchors of a detector.
 
     Args:
         network: of normalised images.
@@ -55,7 +59,7 @@ class PixelNetwork(nn.Module):
         answer = self.task.attacked_answer(self.network, x.to(next(self.network.parameters(), x).dtype))
         return answer if self.columns is None else keep_classes(answer, self.columns)
 
-    def losses(self, pixels: Tensor, targets: Tensor) -> Tensor:
+    def losses(self, pixels: Tensor, targets: Targets) -> Tensor:
         """[B]: what an attack makes large."""
         return self.task.attack_losses(self(pixels), targets)
 
@@ -90,12 +94,15 @@ def check_network(model: PixelNetwork, size: tuple[int, int]) -> None:
 
     Raises:
         ValueError: it does not.
+        NotImplementedError: its task says that networks of this kind cannot be attacked.
     """
     device, (H, W) = device_of(model), size
     with frozen(model), torch.enable_grad():
         x = torch.full((1, 3, H, W), 0.5, device=device, requires_grad=True)
         try:
             answer = list(tensors_of(model(x)))
+        except NotImplementedError:
+            raise
         except (RuntimeError, AssertionError, ValueError) as error:
             if is_out_of_memory(error):
                 raise
@@ -113,11 +120,12 @@ def check_network(model: PixelNetwork, size: tuple[int, int]) -> None:
         )
 
 
-def check_pixels(images: Tensor, labels: Tensor, seeds: Sequence[int | str] | None) -> list[int | str]:
+def check_pixels(images: Tensor, labels: Targets, seeds: Sequence[int | str] | None) -> list[int | str]:
     """The seeds of the samples, 0, 1, ... where none are given.
 
     Raises:
-        ValueError: the images are not pixels in 0 .. 1, or there is not a label (or a label map) and a seed for each.
+        ValueError: the images are not pixels in 0 .. 1, or there is not a label (or a label map, or objects) and a seed for
+            each.
     """
     if images.ndim != 4 or images.shape[1] != 3 or not images.is_floating_point():
         raise ValueError(f"attacks take float pixels [B, 3, H, W] in 0 .. 1, got {images.dtype} {list(images.shape)}")
@@ -126,10 +134,16 @@ def check_pixels(images: Tensor, labels: Tensor, seeds: Sequence[int | str] | No
             f"attacks take pixels in 0 .. 1, got values from {images.min():.3g} to {images.max():.3g}; do not normalise them: "
             "the network does (`PixelNetwork`)"
         )
-    B, _, H, W = images.shape
-    if tuple(labels.shape) not in ((B,), (B, H, W)):
-        raise ValueError(f"{B} images need as many labels [{B}], or label maps [{B}, {H}, {W}], got {list(labels.shape)}")
+    _check_labels(labels, *images.shape)
     chosen: list[int | str] = list(range(len(images))) if seeds is None else list(seeds)
     if len(chosen) != len(images):
         raise ValueError(f"{len(images)} images need as many seeds, got {len(chosen)}")
     return chosen
+
+
+def _check_labels(labels: Targets, B: int, _: int, H: int, W: int) -> None:
+    if isinstance(labels, Tensor):
+        if tuple(labels.shape) not in ((B,), (B, H, W)):
+            raise ValueError(f"{B} images need as many labels [{B}], or label maps [{B}, {H}, {W}], got {list(labels.shape)}")
+    elif len(labels) != B:
+        raise ValueError(f"{B} images need as many targets, got those of {len(labels)}")

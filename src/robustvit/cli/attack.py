@@ -1,4 +1,4 @@
-"""`robustvit attack`: how much of the accuracy or mIoU survives somebody who wants the network to err."""
+"""`robustvit attack`: how much of the accuracy, mIoU or AP survives somebody who wants the network to err."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def attack(
     flags: Annotated[AttackFlags, tyro.conf.arg(name="")],
     task_flags: Annotated[TaskFlags, tyro.conf.arg(name="")],
 ) -> None:
-    """Measure how much of a classifier's accuracy, or a segmenter's mIoU, survives attacks on its images.
+    """Measure how much of a classifier's accuracy, a segmenter's mIoU or a detector's AP survives attacks on its images.
 
     Args:
         models: NAME (published weights are fetched), NAME=FILE, FILE, hf-hub:ID or local-dir:FOLDER, as for eval. Several are
             compared.
         data: images, as for eval: a folder of class folders, a .tar file, scenes, ...; of segmenters, images with label maps,
-            such as Cityscapes or ACDC.
+            such as Cityscapes or ACDC; of detectors, images with annotations, such as COCO.
         attack: of `ATTACKS`, which say themselves what they do.
         suite: what else to measure, as for eval.
     """

@@ -16,6 +16,7 @@ from robustvit.attacks.registry import build_attack
 from robustvit.data.protocols import Protocol
 from robustvit.data.samples import Sample, SampleSet, UnreadablePictureError
 from robustvit.runtime.memory import fits_memory
+from robustvit.tasks.nested import map_tensors
 
 __all__ = ["ATTACK_SUITE", "Attacker", "as_attacks", "size_of_change"]
 
@@ -80,7 +81,8 @@ class Attacker:
             only: the name of an attack; None for all.
         """
         device = _device(self.model)
-        x, y = images.to(device).float() / 255, self.model.task.collate(labels).to(device)
+        x = images.to(device).float() / 255
+        y = map_tensors(self.model.task.collate(labels), lambda tensor: tensor.to(device))
         for attack in (attack for attack in self.prepare() if only in (None, attack.name)):
             for row in range(len(attack.rows)):
                 attacked = attack(self.model, x, y, seed=attack.row_seed(self.seed, row), sample_ids=ids)

@@ -136,9 +136,27 @@ class Detector(DenseNetwork):
             sampled: take the loss of some anchors and regions, drawn at random; otherwise of all of them.
         """
         sizes = whole_sizes(images) if sizes is None else sizes
-        targets = [self._checked(target) for target in targets]
         pyramid = self.forward_pyramid(self.forward_features(images))
-        scores, deltas = self.forward_rpn(pyramid)
+        return self.losses_of(pyramid, self.forward_rpn(pyramid), targets, sizes, sampled=sampled)
+
+    def losses_of(
+        self,
+        pyramid: Sequence[Tensor],
+        anchors: tuple[Sequence[Tensor], Sequence[Tensor]],
+        targets: Sequence[Target],
+        sizes: Sequence[Size],
+        *,
+        sampled: bool = True,
+    ) -> dict[str, Tensor]:
+        """As `image_losses`, from maps that are computed already.
+
+        Args:
+            pyramid: of `forward_pyramid`.
+            anchors: of `forward_rpn`.
+            targets, sizes: as of `forward`.
+            sampled: as of `image_losses`. Where the loss is of all, masks are left out if there are none.
+        """
+        targets, (scores, deltas) = [self._checked(target, needs_masks=sampled) for target in targets], anchors
         labelled = [target["boxes"] for target in targets]
         losses = self.proposals.losses(scores, deltas, sizes, labelled, sampled=sampled)
         proposals = [boxes for boxes, _ in self.proposals.proposals(scores, deltas, sizes)]
@@ -150,7 +168,7 @@ class Detector(DenseNetwork):
         proposals = self.proposals.proposals(*self.forward_rpn(pyramid), sizes)
         return self.regions.detect(pyramid, [boxes for boxes, _ in proposals], sizes, originals)
 
-    def _checked(self, target: Target) -> Target:
+    def _checked(self, target: Target, *, needs_masks: bool) -> Target:
         """Raises ValueError for a target that cannot be learned."""
         boxes, labels = target["boxes"], target["labels"]
         if boxes.ndim != 2 or boxes.shape[1] != 4 or len(boxes) != len(labels):
@@ -164,7 +182,8 @@ class Detector(DenseNetwork):
             )
         if not (boxes[:, 2:] > boxes[:, :2]).all():
             raise ValueError("a target has boxes without area; expected x1 < x2 and y1 < y2")
-        if self.has_masks and ("masks" not in target or len(target["masks"]) != len(boxes)):
+        has_masks = "masks" in target or not needs_masks
+        if self.has_masks and (not has_masks or len(target.get("masks", boxes)) != len(boxes)):
             raise ValueError('a target has no masks; give "masks" [m, h, w], or train a detector of boxes alone')
         return {**target, "boxes": boxes.float()}
 

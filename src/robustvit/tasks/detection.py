@@ -134,16 +134,36 @@ class Detection(ObjectScoring, Task):
     # attacks
 
     def attacked_answer(self, network: nn.Module, inputs: Tensor) -> dict[str, Any]:
-        """Normalised images as the network would see them, and the network: its losses need the targets."""
-        return {"inputs": self._bound_inputs(network).resized(inputs), "network": network, "size": inputs.shape[2:]}
+        """What the network computes before it needs the targets; the sizes of the images, and as it sees them.
+
+        Raises:
+            NotImplementedError: it is a detector that robustvit did not build.
+        """
+        detector: Any = network
+        if not hasattr(detector, "losses_of"):
+            kind = type(network).__name__
+            raise NotImplementedError(
+                f"attacks follow the losses of detectors that robustvit built, and {kind} is another one"
+            )
+        shown = self._bound_inputs(detector).resized(inputs)
+        pyramid = detector.forward_pyramid(detector.forward_features(padded(shown)))
+        anchors = detector.forward_rpn(pyramid)
+        sizes = {"size": inputs.shape[2:], "shown": shown.shape[2:]}
+        return {"pyramid": pyramid, "anchors": anchors, "network": detector, **sizes}
 
     def attack_losses(self, answer: Mapping[str, Any], targets: Sequence[Mapping[str, Tensor]]) -> Tensor:
         """Of each image, the sum of the losses that the network was trained with, over all anchors and regions."""
-        inputs = answer["inputs"]
-        h, w = inputs.shape[2:]
-        moved = [resized_target(target, answer["size"], (h, w)) for target in targets]
-        losses = answer["network"].image_losses(padded(inputs), moved, [(h, w)] * len(inputs), sampled=False)
+        moved = [resized_target(self._as_learned(target), answer["size"], answer["shown"]) for target in targets]
+        sizes = [answer["shown"]] * len(moved)
+        losses = answer["network"].losses_of(answer["pyramid"], answer["anchors"], moved, sizes, sampled=False)
         return torch.stack([value[:, 0] / value[:, 1].clamp(min=1) for value in losses.values()]).sum(0)
+
+    def _as_learned(self, target: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """A target with labels of the network instead of classes of the dataset."""
+        if self.places is None:
+            return target
+        labels = {k: label for label, k in self.places.items()}
+        return dict(target, labels=target["labels"].new_tensor([labels[k] for k in target["labels"].tolist()]))
 
     # evaluation
 

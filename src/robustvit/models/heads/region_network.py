@@ -131,7 +131,7 @@ class RegionNetwork(nn.Module):
             logits, deltas = self.boxes[number](self.pooled(maps, [r.boxes for r in regions], BOX_SIDE))
             parts = self._parts(regions, logits.float(), deltas.float())
             losses = self._box_losses(stage, parts, targets)
-            if self.masks:
+            if self.masks and all("masks" in target for target in targets):
                 losses["loss_mask"] = self._mask_losses(number, maps, regions, targets)
             weight = losses["loss_classifier"].new_tensor([stage.weight, 1.0])
             found |= {f"{name}_{number + 1}" if several else name: loss * weight for name, loss in losses.items()}

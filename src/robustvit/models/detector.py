@@ -53,6 +53,9 @@ class Detector(DenseNetwork):
 
     task = "detection"
     fit: Size | None = None
+    why_not_exported = (
+        "how many regions and objects an image has depends on its pixels, which these files cannot say; export its backbone"
+    )
     from_published = staticmethod(detection_head_weights)
     called_besides_forward = ("image_losses", "detect", "forward_patches")
     """Methods by which it, or a block of it, is called in training; a sharded network must know them."""

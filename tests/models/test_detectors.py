@@ -150,6 +150,18 @@ def test_training_needs_targets() -> None:
         detector("fan_hybrid_nano/faster_rcnn").train()(torch.randn(1, 3, 64, 64))
 
 
+def test_fewer_proposals_are_the_best_of_all() -> None:
+    torch.manual_seed(0)
+    network = detector("fan_hybrid_nano/faster_rcnn").eval()
+    few = detector("fan_hybrid_nano/faster_rcnn", proposals=7).eval()
+    few.load_state_dict(network.state_dict())
+    with torch.no_grad():
+        pyramid = network.forward_pyramid(network.forward_features(torch.rand(1, 3, 64, 64)))
+        (every, some) = (one.proposals.proposals(*one.forward_rpn(pyramid), [(64, 64)])[0][0] for one in (network, few))
+    assert len(every) > len(some) == 7
+    assert torch.equal(every[:7], some)
+
+
 @pytest.mark.parametrize("options", [{"width": 0}, {"anchor_scale": -1}, {"score_threshold": 1.0}, {"embed_dim": 8}])
 def test_impossible_options_are_refused(options: dict[str, Any]) -> None:
     with refused(ValueError, next(iter(options))):

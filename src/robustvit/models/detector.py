@@ -230,7 +230,7 @@ _HEADS: Mapping[str, Mapping[str, Any]] = {
     "cascade_rcnn": dict(_CASCADE, has_masks=False),
     "cascade_mask_rcnn": dict(_CASCADE, has_masks=True),
 }
-OPTIONS = ("width", "hidden", "anchor_scale", "region_samples", "score_threshold", "fit")
+OPTIONS = ("width", "hidden", "anchor_scale", "proposals", "region_samples", "score_threshold", "fit")
 """What detectors can be built with."""
 
 
@@ -242,6 +242,7 @@ def build_detector(
     width: int | None = None,
     hidden: int | None = None,
     anchor_scale: float = 8.0,
+    proposals: int | None = None,
     region_samples: int = 512,
     score_threshold: float = 0.05,
     fit: Size | None = None,
@@ -255,6 +256,8 @@ def build_detector(
         width: of the pyramid; by default 256, and 64 for nano sizes.
         hidden: width of the linear layers of the box heads; by default 1024, and 256 for nano sizes.
         anchor_scale: side of an anchor over the stride of its map: 8 for objects of 32 pixels and more.
+        proposals: regions of an image that may be objects, at most; by default 1000, and 2000 for a cascade in training. For
+            small images with few objects, fewer are faster.
         region_samples: regions of an image that a stage learns from.
         score_threshold: that detections must exceed.
         fit: (longer, shorter side) that images are resized into, ratio kept, before the network sees them: (1333, 800) as
@@ -263,7 +266,7 @@ def build_detector(
     Raises:
         ValueError: an option has a value that is not possible.
     """
-    given = dict(width=width, hidden=hidden, anchor_scale=anchor_scale, region_samples=region_samples)
+    given = dict(width=width, hidden=hidden, anchor_scale=anchor_scale, proposals=proposals, region_samples=region_samples)
     for name, value in given.items():
         if value is not None and value <= 0:
             raise ValueError(f"{name}={value} is not possible for {head}; give more than 0")
@@ -273,11 +276,12 @@ def build_detector(
         raise ValueError(f"fit={fit} is not possible for {head}; give the longer and the shorter side in pixels")
     is_narrow = max(backbone.channels[:3]) <= _NARROW
     parts = _HEADS[head]
+    after = parts["proposals"].after if proposals is None else (proposals, proposals)
     network = Detector(
         backbone,
         num_classes,
         width=width or (64 if is_narrow else 256),
-        proposals=replace(parts["proposals"], anchor_scale=anchor_scale),
+        proposals=replace(parts["proposals"], anchor_scale=anchor_scale, after=after),
         regions=replace(parts["regions"], samples=region_samples, score=score_threshold),
         has_masks=parts["has_masks"],
         head={**parts["head"], "hidden": hidden or (256 if is_narrow else 1024)},

@@ -70,10 +70,10 @@ def create_model(
         **kwargs: as for `timm.create_model`: num_classes, in_chans, img_size, drop_path_rate, features_only, ... Networks that
             take any size, as CNNs do, take `img_size` too; `pretrained_cfg` notes it. `checkpoint_path` is FILE. Of
             segmenters: `embed_dim` (width of the head), `head_drop_rate`, `auxiliary_units` (of setr_pup). Of detectors:
-            `width`, `hidden`, `anchor_scale`, `region_samples` and `score_threshold`, see `build_detector`. Of both:
-            `last_level` (of FAN), and `backbone_weights`, a file of a classifier that the backbone starts from. `pretrained`
-            is about the backbone, too, unless the name has a tag of weights of the whole network, or weights come with the
-            package (`fan_hybrid_base/segformer.tapadl_cityscapes`, `fan_hybrid_nano/segformer`).
+            `width`, `hidden`, `anchor_scale`, `proposals`, `region_samples`, `score_threshold` and `fit`, see
+            `build_detector`. Of both: `last_level` (of FAN), and `backbone_weights`, a file of a classifier that the backbone
+            starts from. `pretrained` is about the backbone, too, unless the name has a tag of weights of the whole network, or
+            weights come with the package (`fan_hybrid_base/segformer.tapadl_cityscapes`, `fan_hybrid_nano/segformer`).
     """
     asked = dict(tap=tap, tap_blocks=tap_blocks, token_head=token_head, token_fusion=token_fusion)
     defaults = dict(tap=None, tap_blocks="all", token_head=False, token_fusion=False)

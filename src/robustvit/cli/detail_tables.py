@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from robustvit.evaluation.results import Measurement, ModelResults, Results, Value
     from robustvit.tasks.per_class import ClassResult
 
-__all__ = ["detail_tables", "has_own_class_measure"]
+__all__ = ["detail_numbers", "detail_tables", "has_own_class_measure"]
 
 MOST_CLASSES = 30
 """That are printed; classes.csv has all."""
@@ -24,6 +24,17 @@ def has_own_class_measure(results: Results) -> bool:
     """Whether single classes have another measure than the whole, as IoU is to mIoU: then a total without them says little."""
     measured = (one for model in results.models for part in model.measurements for one in part.class_accuracies)
     return any(key != results.primary for one in measured for key in one.measures)
+
+
+def detail_numbers(results: Results) -> Iterator[Group]:
+    """The numbers of the summary that only say more about others, where there are any."""
+    from robustvit.report.comparison import detail_table
+
+    if rows := detail_table(results.models):
+        table = _table([model.name for model in results.models])
+        for label, texts in rows:
+            table.add_row(label, *texts)
+        yield _titled("Further numbers", table)
 
 
 def detail_tables(results: Results) -> Iterator[Group]:

@@ -1,20 +1,22 @@
-"""`robustvit eval`: how much of the accuracy or mIoU survives, for any network and any folder of images."""
+"""`robustvit eval`: how much of the accuracy, mIoU or AP survives, for any network and any folder of images."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from robustvit.cli.detail_tables import detail_tables, has_own_class_measure
+from robustvit.cli.detail_tables import detail_numbers, detail_tables, has_own_class_measure
 from robustvit.cli.measured import MODELS, SUITE_HELP, MeasureOptions, run_and_print
 from robustvit.cli.task_flags import flags_class
 from robustvit.evaluation.suites.registry import DEFAULT_SUITE
 from robustvit.tasks.options import TASK_OPTIONS
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.table import Table
 
     from robustvit.evaluation.results import Difference, Results, Value
@@ -39,20 +41,23 @@ def eval(  # noqa: A001
     options: Annotated[MeasureOptions, tyro.conf.arg(name="")],
     flags: Annotated[TaskFlags, tyro.conf.arg(name="")],
 ) -> None:
-    """Measure how much of a classifier's accuracy, or a segmenter's mIoU, survives noise, blur, weather and compression.
+    """Measure how much of a classifier's accuracy, a segmenter's mIoU or a detector's AP survives noise, blur, weather, ...
 
     Args:
         models: NAME (ours, published or timm's; weights are downloaded), NAME=FILE (your own weights), FILE (a checkpoint that
-            names its network), hf-hub:ID or local-dir:FOLDER. Segmenters are BACKBONE/HEAD. Several networks are compared.
+            names its network), hf-hub:ID or local-dir:FOLDER. Segmenters and detectors are BACKBONE/HEAD. Several networks
+            are compared.
         data: of classifiers, a folder of class folders, a .tar file, a CIFAR folder, wds/... or hfds/...; of segmenters,
-            images with label maps: Cityscapes, Cityscapes-C, ACDC, or a folder with images/ and labels/; of both, what
+            images with label maps: Cityscapes, Cityscapes-C, ACDC, or a folder with images/ and labels/; of detectors, images
+            with boxes: COCO, COCO-C, COCO-O, Pascal VOC, YOLO, or an annotation file of COCO's format; of all, what
             `robustvit corrupt` wrote, or scenes (the embedded dataset).
         suite: what to measure.
         task: what the networks are for; by default classification, or what a network says itself.
         no_jpeg: make imagenet-c in memory without the JPEG step of the published files.
         bgr: swap red and blue for the corruptions, as the published Cityscapes-C and COCO-C do.
         frost_folder: photographs for frost instead of generated textures.
-        details: print a classifier's accuracy by corruption and by class too; a segmenter's mIoU and IoU are printed anyway.
+        details: print a classifier's accuracy by corruption and by class too, and a detector's AP by size and its recalls;
+            mIoU and AP by corruption and by class are printed anyway.
     """
     how: dict[str, Any] = {"suite": suite, "task": task, "frost_folder": frost_folder}
     how |= {"jpeg": False} if no_jpeg else {}
@@ -65,8 +70,16 @@ def eval(  # noqa: A001
         _summaries,
         _ranking,
         flags,
-        lambda results: detail_tables(results) if details or has_own_class_measure(results) else (),
+        lambda results: _details(results, details),
     )
+
+
+def _details(results: Results, is_asked: bool) -> Iterator[Group]:
+    """Further tables: those that were asked for, and those without which the summary says little."""
+    if is_asked:
+        yield from detail_numbers(results)
+    if is_asked or has_own_class_measure(results):
+        yield from detail_tables(results)
 
 
 def _shown(name: str, value: Value) -> str:

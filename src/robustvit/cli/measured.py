@@ -49,14 +49,15 @@ class MeasureOptions:
         class_map: of classifiers, JSON file from class names to output indices, if their order differs.
         num_classes: outputs of the network; by default those of the weights.
         protocol: preprocessing, one of `PROTOCOLS`; by default the suite's own.
-        img_size: height and width of the input; by default the network's. Segmenters take images at their own size.
+        img_size: height and width of the input; by default the network's. Segmenters and detectors take images as they are.
         seed: of corruptions, attacks, subset and intervals.
         ignore_orientation: take pixels as stored, ignoring the EXIF tag, as published numbers do; this is always so for
             imagenet-a, imagenet-r and imagenet-c on disk.
-        batch_size: images per batch; by default 32, of segmenters 4.
+        batch_size: images per batch; by default 32, of segmenters and detectors 4.
         device: cpu, cuda, cuda:1, mps, ...
         untrained: allow random weights for networks given by NAME alone (to try things out).
-        predictions: of classifiers, also write predictions.csv: the prediction for every image under every condition.
+        predictions: also write predictions.csv: of classifiers the prediction for every image under every condition; of
+            detectors every detection, and the same in COCO's result format into predictions/.
         as_json: print JSON.
     """
 

@@ -11,6 +11,7 @@ from robustvit.evaluation.shown_images import AttackExample, Example, WorstImage
 from robustvit.evaluation.value import Value
 from robustvit.metrics.measures import ACCURACY, measure_of
 from robustvit.tasks.curves import Curves
+from robustvit.tasks.marks import Mark
 from robustvit.tasks.notes import Note
 from robustvit.tasks.per_class import ClassResult
 
@@ -85,6 +86,7 @@ class ModelResults:
         is_untrained: whether its weights are random; None where only the caller knows, as for networks made in Python.
         primary: key of the primary measure of its task.
         legend: (name, colour as "#rrggbb") of what is drawn on the examples; empty where nothing is.
+        marks: what is drawn besides.
         worst: the images that went worst, of tasks that can tell.
     """
 
@@ -101,6 +103,7 @@ class ModelResults:
     is_untrained: bool | None = None
     primary: str = ACCURACY.key
     legend: tuple[tuple[str, str], ...] = ()
+    marks: tuple[Mark, ...] = ()
     worst: tuple[WorstImage, ...] = ()
 
     @property
@@ -144,6 +147,7 @@ class ModelResults:
             "examples": tuple(map(Example.from_json, stored["examples"])),
             "attack_examples": tuple(map(AttackExample.from_json, stored.get("attack_examples", ()))),
             "legend": tuple((name, colour) for name, colour in stored.get("legend", ())),
+            "marks": tuple(Mark(**mark) for mark in stored.get("marks", ())),
             "worst": tuple(map(WorstImage.from_json, stored.get("worst", ()))),
         }
         return ModelResults(**{**stored, **values})

@@ -1,6 +1,6 @@
 """The files with all predictions of a run: predictions.csv and, of tasks that have them, lists in JSON for other programs.
 
-The lists are in predictions/NETWORK/CONDITION.json. Those of an earlier result are removed with it.
+The lists are in predictions/NETWORK/SUITE/CONDITION.json. Those of an earlier result are removed with it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def write_predictions(folder: Path, tables: Sequence[PredictionTable]) -> None:
         same = [name for name in networks if _file_name(name) == own]
         place = own if same[0] == table.network else f"{own}-{1 + same.index(table.network)}"
         for name, entries in table.files():
-            path = folder / FOLDER / place / f"{_file_name(name)}.json"
+            path = folder / FOLDER / "/".join([place, *map(_file_name, name.split("/"))])
+            path = path.with_name(f"{path.name}.json")
             path.parent.mkdir(parents=True, exist_ok=True)
             write_json_list(path, entries)
     write_csv(folder / TABLE, csv_rows(tables))
@@ -42,7 +43,7 @@ def remove_predictions(folder: Path) -> None:
     (folder / TABLE).unlink(missing_ok=True)
     for path in list(_lists(folder)):
         path.unlink()
-    for path in (*(folder / FOLDER).glob("*/"), folder / FOLDER):
+    for path in (*(folder / FOLDER).glob("*/*"), *(folder / FOLDER).glob("*"), folder / FOLDER):
         if path.is_dir() and not any(path.iterdir()):
             path.rmdir()
 
@@ -53,7 +54,7 @@ def count_lists(folder: Path) -> int:
 
 
 def _lists(folder: Path) -> Iterator[Path]:
-    return (folder / FOLDER).glob("*/*.json")
+    return (folder / FOLDER).glob("*/*/*.json")
 
 
 def _file_name(name: str) -> str:

@@ -219,6 +219,7 @@ def _examples(passes: Sequence[Pass], tallies: Sequence[Tallied]) -> dict[str, A
             count, left_out = planned.settings.examples, {name for name, _ in tallied.skipped}
             return {
                 "legend": tuple((name, f"#{bytes(colour).hex()}") for name, colour in planned.task.legend()),
+                "marks": tuple(planned.task.marks()),
                 "worst": make_worst_images(planned, tallied, count) if planned.scoring.ranks_samples else (),
                 "examples": () if is_attacked_only else make_examples(planned, count, left_out),
                 "attack_examples": make_attack_examples(planned, tallied, count) if planned.attacks else (),

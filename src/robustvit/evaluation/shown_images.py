@@ -112,13 +112,13 @@ class AttackExample:
 
 
 def drop_empty(network: dict[str, Any]) -> None:
-    """Takes what most tasks have not from the plain values of a network: what is drawn, legend, scores, the worst images."""
+    """Takes what most tasks have not from the plain values of a network: drawings with their legend, scores, worst images."""
     examples = [*network["examples"], *(worst["example"] for worst in network["worst"])]
     shown = [picture for example in examples for picture in example["pictures"]]
     for attacked in network["attack_examples"]:
         shown += [attacked["clean"], *(one["shown"] for one in attacked["attacked"])]
-    optional = [(network, "legend"), (network, "worst"), *((e, "target") for e in examples), *((p, "seen") for p in shown)]
-    optional += [(p, "score") for p in shown]
+    optional = [(network, name) for name in ("legend", "marks", "worst")]
+    optional += [*((e, "target") for e in examples), *((p, name) for p in shown for name in ("seen", "score"))]
     for plain, name in optional:
-        if plain[name] in (None, "", ()):
+        if name in plain and plain[name] in (None, "", ()):
             del plain[name]

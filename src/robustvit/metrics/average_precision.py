@@ -13,12 +13,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from robustvit.metrics.box_matching import AREA_RANGES, MOST_DETECTIONS, THRESHOLDS, Found, Labelled, match
-from robustvit.metrics.measures import Family, Measure, register
+from robustvit.metrics.measures import Measure, register
 
 __all__ = [
     "BOX_AP",
@@ -71,28 +71,31 @@ MAIN = ("ap", "ap50", "ap75")
 """Of these, the precisions of objects of all sizes."""
 
 
-def _measures_of(kind: str, label: str, objects: str) -> dict[str, Measure]:
-    """By the keys of `STATISTICS`."""
+def _measures_of(kind: str, label: str, objects: str, main: Sequence[str]) -> dict[str, Measure]:
+    """By the keys of `STATISTICS`, of which all but the main ones are details."""
     return {
-        key: register(Measure(f"{kind}_{key}", f"{label}{about.label}", about.meaning.format(objects)))
+        key: register(
+            Measure(f"{kind}_{key}", f"{label}{about.label}", about.meaning.format(objects), is_detail=key not in main)
+        )
         for key, about in STATISTICS.items()
     }
 
 
-def _register_clean(measure: Measure, order: int, family: Family) -> str:
+def _register_clean(measure: Measure, order: int) -> str:
     """Of a number of the clean images in summaries, its key."""
-    meaning = f"{measure.meaning} Without any corruption."
-    return register(Measure(f"clean_{measure.key}", f"Clean {measure.words}", meaning, family=family, order=order)).key
+    key, meaning = f"clean_{measure.key}", f"{measure.meaning} Without any corruption."
+    about: Any = dict(family="clean", order=order, is_detail=measure.is_detail)
+    return register(Measure(key, f"Clean {measure.words}", meaning, **about)).key
 
 
-_BOXES, _MASKS = _measures_of("box", "", "boxes"), _measures_of("mask", "Mask ", "masks")
+_BOXES, _MASKS = _measures_of("box", "", "boxes", MAIN), _measures_of("mask", "Mask ", "masks", ("ap",))
 BOX_AP, MASK_AP = _BOXES["ap"], _MASKS["ap"]
 CLASS_AP = register(
     Measure("class_ap", "AP", "COCO's average precision of the class: the mean over overlaps from 0.50 to 0.95.")
 )
 CLEAN_KEYS = {
-    measure.key: _register_clean(measure, order, "clean" if key in MAIN else "detail")
-    for order, (key, measure) in enumerate((*_BOXES.items(), *_MASKS.items()))
+    measure.key: _register_clean(measure, order)
+    for order, measure in enumerate((*_BOXES.values(), *_MASKS.values()))
     if measure not in (BOX_AP, MASK_AP)  # which have names in all parts of a summary
 }
 """Key of each number but box_ap and mask_ap -> its key in summaries, where it is of the clean images."""

@@ -59,8 +59,7 @@ RATIO = Unit("ratio", 100, 1, "%")
 DISTANCE = Unit("distance", 1, 2)
 NUMBER = Unit("number", 1, 0)
 
-Family = Literal["retention", "clean", "corruption", "attack", "calibration", "shift", "sequence", "detail", "cell"]
-"""What a number says something about; "detail" is for those that only refine others, which tables of summaries leave out."""
+Family = Literal["retention", "clean", "corruption", "attack", "calibration", "shift", "sequence", "cell"]
 _DISPLAYED: tuple[Family, ...] = get_args(Family)
 _RANKED: tuple[Family, ...] = ("corruption", "retention", "attack", "clean", "shift", "sequence")
 
@@ -82,6 +81,8 @@ class Measure:
         refines: key of the measure that this one is a special case of; where both have the same value, only this one is shown.
         under: of an accuracy under an attack, what the images are under: "PGD".
         order: within its family, the smallest first; equal ones by registration.
+        is_detail: whether it only says more about another number, as AP of small objects does: tables of summaries leave it
+            out, and those of details list it.
     """
 
     key: str
@@ -96,6 +97,7 @@ class Measure:
     refines: str = ""
     under: str = ""
     order: int = 0
+    is_detail: bool = False
 
     @property
     def words(self) -> str:

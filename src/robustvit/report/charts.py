@@ -11,7 +11,20 @@ from markupsafe import Markup
 from robustvit.report.numbers import is_number, percent
 from robustvit.runtime.colours import SERIES
 
-__all__ = ["PLAIN", "Bar", "Series", "bars", "curves", "gauge", "heat_colours", "key", "nice_top"]
+__all__ = [
+    "PLAIN",
+    "Bar",
+    "Series",
+    "Trace",
+    "bars",
+    "curves",
+    "gauge",
+    "heat_colours",
+    "key",
+    "nice_top",
+    "trace_key",
+    "traces",
+]
 
 LABELS, PLOT_END = 35.0, 87.0  # of a bar chart: where the labels end and where the bars do, in percent
 ROW, AXIS = 25, 22  # heights in pixels
@@ -71,6 +84,21 @@ class Series:
     end: str = ""
 
 
+@dataclass(frozen=True)
+class Trace:
+    """One line through many points.
+
+    Attributes:
+        name: what it stands for.
+        points: (x, y), both in 0 .. 1.
+        series: number of colour and dashes.
+    """
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+    series: int = 0
+
+
 def nice_top(values: Sequence[float | None]) -> float:
     """The end of an axis from 0 that holds these fractions, and divides well by four."""
     largest = max((value for value in values if value is not None and is_number(value)), default=1.0)
@@ -127,6 +155,48 @@ def curves(lines: Sequence[Series], ticks: Sequence[tuple[int, str]], title: str
     parts += [_line(line, places, end) for line in lines]
     parts += _end_labels(lines, end, right)
     return _svg(height, title, parts)
+
+
+def traces(lines: Sequence[Trace], across: str, up: str, title: str) -> Markup:
+    """Shares over shares, one line per trace.
+
+    Args:
+        lines: drawn in this order.
+        across, up: names of the axes.
+        title: what a screen reader says.
+    """
+    right, height = 100 - CURVE_LEFT / 4, CURVE_TOP + CURVE_HEIGHT + 2 * AXIS
+    rule = Markup('<line class="rule" x1="{:.2f}%" x2="{:.2f}%" y1="{:.1f}" y2="{:.1f}"/>')
+    parts = [Markup('<text x="{}%" y="{}" dy="-4" class="tick">{}, %</text>').format(CURVE_LEFT, CURVE_TOP + AXIS / 2, up)]
+    top = CURVE_TOP + AXIS / 2
+    for tick in range(5):
+        x, y = CURVE_LEFT + (right - CURVE_LEFT) * tick / 4, top + CURVE_HEIGHT * (1 - tick / 4)
+        parts.append(rule.format(CURVE_LEFT, right, y, y) + rule.format(x, x, top, top + CURVE_HEIGHT))
+        text = Markup('<text x="{:.2f}%" y="{:.1f}" dx="{}" class="tick {}">{}</text>')
+        parts.append(text.format(CURVE_LEFT, y + 4, -6, "end", _tick(tick / 4)))
+        parts.append(text.format(x, top + CURVE_HEIGHT + 15, 0, "middle", _tick(tick / 4)))
+    parts.append(Markup('<text x="{:.2f}%" y="{}" class="tick end">{}, %</text>').format(right, height - 3, across))
+    box = Markup('<svg x="{}%" y="{}" width="{}%" height="{}" viewBox="0 0 1000 1000" preserveAspectRatio="none">{}</svg>')
+    parts.append(box.format(CURVE_LEFT, top, right - CURVE_LEFT, CURVE_HEIGHT, Markup("").join(map(_trace, lines))))
+    return _svg(height, title, parts)
+
+
+def trace_key(series: int) -> Markup:
+    """The sample of a trace, for legends."""
+    return Markup('<svg class="key" width="26" height="12" aria-hidden="true"><path {} d="M1 6H25"/></svg>').format(
+        _path(series)
+    )
+
+
+def _trace(line: Trace) -> Markup:
+    """In a square of 1000, 0 below: at any width, lines keep theirs."""
+    places = " ".join(f"{1000 * x:.0f},{1000 * (1 - y):.0f}" for x, y in line.points)
+    return Markup('<polyline {} points="{}"><title>{}</title></polyline>').format(_path(line.series), places, line.name)
+
+
+def _path(series: int) -> Markup:
+    dash = Markup(' stroke-dasharray="{}"').format(DASHES[series // COLOURS % len(DASHES)]) if series >= COLOURS else ""
+    return Markup('class="trace" style="stroke:var(--{})"{}').format(_colour(series), dash)
 
 
 def key(series: int) -> Markup:

@@ -38,6 +38,8 @@ __all__ = [
     "compared_curves",
     "compared_heats",
     "compared_sequences",
+    "detail_names",
+    "detail_table",
     "in_order",
     "marked",
     "overview",
@@ -87,9 +89,22 @@ class Overview:
     chart: Markup
 
 
+def detail_names(models: Sequence[ModelResults]) -> list[str]:
+    """The numbers of the summaries that only say more about others, in the order of the page."""
+    return in_display_order(dict.fromkeys(n for model in models for n in model.summary if measure_of(n).is_detail))
+
+
+def detail_table(models: Sequence[ModelResults]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """(label, a text for each network) of `detail_names`."""
+    return tuple(
+        (measure_of(name).label, tuple(quantity(name, _number(model.summary.get(name))) for model in models))
+        for name in detail_names(models)
+    )
+
+
 def summary_names(models: Sequence[ModelResults]) -> list[str]:
-    """All numbers of the summaries, in the order of the page."""
-    found = dict.fromkeys(name for model in models for name in model.summary)
+    """All other numbers of the summaries, in the order of the page."""
+    found = dict.fromkeys(n for model in models for n in model.summary if not measure_of(n).is_detail)
     for exact in [name for name in found if measure_of(name).refines]:
         vague = exact.replace(base_key(exact), measure_of(exact).refines)
         if all(exact in m.summary and m.summary[exact] == m.summary.get(vague) for m in models):

@@ -232,6 +232,6 @@ def _detail(cell: CellResult | None) -> str:
     parts = [f"{words(cell.condition)}, severity {cell.severity}: {percent(main_number(cell))}"]
     if reach := interval(cell.main):
         parts.append(f"95 % interval {reach}")
-    further = [key for key in list(cell.values)[1:] if measure_of(key).unit is SHARE]
+    further = [key for key in list(cell.values)[1:] if measure_of(key).unit is SHARE and not measure_of(key).is_detail]
     parts += [f"{measure_of(key).words} {quantity(key, cell.values[key].value)}" for key in further]
     return ", ".join([*parts, f"{count(cell.images)} images"])

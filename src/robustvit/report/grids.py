@@ -132,7 +132,7 @@ def further_measures(models: Sequence[ModelResults]) -> list[str]:
     """Keys of the shares that clean and corrupted cells have besides the primary measure: of classifiers, calibration."""
     cells = [cell for model in models for cell in model.cells if not _is_sequence(cell, model) and cell.suite != ATTACK_SUITE]
     keys = dict.fromkeys(key for cell in cells for key in list(cell.values)[1:])  # the first is the primary one
-    return [key for key in keys if measure_of(key).unit is SHARE]
+    return [key for key in keys if measure_of(key).unit is SHARE and not measure_of(key).is_detail]
 
 
 def _is_sequence(cell: CellResult, model: ModelResults) -> bool:

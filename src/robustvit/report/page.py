@@ -21,6 +21,7 @@ from robustvit.report.class_heat import ClassHeat, class_heats, compared_classes
 from robustvit.report.classes import ClassTable, class_tables
 from robustvit.report.compared_images import compared_images
 from robustvit.report.conditions import cell_label, condition_panels, condition_tables
+from robustvit.report.curve_figures import CurveFigure, compared_traces, curve_figures
 from robustvit.report.grids import Grid, further_measures, grids_of, other_cells, sequence_cells
 from robustvit.report.headline import headline
 from robustvit.runtime import colours
@@ -90,6 +91,7 @@ class ModelSection:
     attacks: AttackSection | None
     classes: tuple[ClassTable, ...]
     heats: tuple[ClassHeat, ...]
+    curves: tuple[CurveFigure, ...]
     worst: tuple[tuple[str, tuple[WorstImage, ...]], ...]
     facts: dict[str, Any]
     runs: tuple[tuple[str, dict[str, Any]], ...]
@@ -165,6 +167,8 @@ def _contents(results: Results) -> dict[str, Any]:
         "difference_tables": differences.difference_tables(results) if several else [],
         "compared_curves": comparison.compared_curves(results.models) if several else [],
         "compared_classes": compared_classes(results.models) if several else [],
+        "compared_traces": compared_traces(results.models) if several else (),
+        "details": comparison.detail_table(results.models),
         "compared_heats": comparison.compared_heats(results, top) if several else [],
         "sequences": comparison.compared_sequences(results.models) if several else [],
         "is_drawn": any(model.legend or model.worst or class_heats(model) for model in results.models),
@@ -204,7 +208,8 @@ def _section(place: int, model: ModelResults, top: float) -> ModelSection:
     facts = {"parameters": numbers.count(model.parameters), "took": numbers.duration(model.seconds)}
     runs = tuple((", ".join(m.suites), {**m.data, **m.protocol, **m.corruption}) for m in model.measurements)
     prepared = runs or (("", model.protocol),)
-    rest = (figures.sequence_bars(model), attack_section(model, place), class_tables(model), class_heats(model), _worst(model))
+    classes = (class_tables(model), class_heats(model))
+    rest = (figures.sequence_bars(model), attack_section(model, place), *classes, curve_figures(model, place), _worst(model))
     return ModelSection(place, model, comparison.cards(model), condition_panels(model, place), shown, *rest, facts, prepared)
 
 
@@ -232,6 +237,7 @@ def _definitions(results: Results) -> list[tuple[str, str]]:
     names = comparison.summary_names(results.models)
     cells = [cell for model in results.models for cell in model.cells]
     labels = {measure_of(name).label for name in names}
+    names += comparison.detail_names(results.models)
     names += [key for key in further_measures(results.models) if measure_of(key).label not in labels]
     meanings = _told_once(results)
     known = [(measure_of(name).label, meanings.get(base_key(name), "")) for name in dict.fromkeys(names)]

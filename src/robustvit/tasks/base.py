@@ -39,6 +39,7 @@ from robustvit.data.readers.class_folders import LayoutError
 from robustvit.data.samples import IMAGE_SUFFIXES, Sample, SampleSet
 from robustvit.metrics.measures import RATIO, RETENTION, Measure, register
 from robustvit.models.registry import create_model
+from robustvit.tasks.marks import Mark
 from robustvit.tasks.nested import map_tensors, tensors_of
 from robustvit.tasks.notes import Note
 from robustvit.tasks.prediction_table import PredictionTable
@@ -373,6 +374,10 @@ class Task(Scoring):
 
     def legend(self) -> Sequence[tuple[str, tuple[int, int, int]]]:
         """(name, colour) of what `draw` and `draw_target` draw; empty where nothing needs explaining."""
+        return ()
+
+    def marks(self) -> Sequence[Mark]:
+        """What `draw` draws besides, in whichever colour; empty where there is nothing of that kind."""
         return ()
 
     # what results say about it

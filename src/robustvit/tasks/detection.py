@@ -27,8 +27,9 @@ from robustvit.tasks.detected import found_objects, given_objects
 from robustvit.tasks.detector_inputs import DetectorInputs, padded
 from robustvit.tasks.detector_targets import Objects, as_tensors, content_sizes, placed, resized_target
 from robustvit.tasks.found_table import FoundTable
+from robustvit.tasks.marks import Mark
 from robustvit.tasks.notes import Note, other_classes_note
-from robustvit.tasks.object_drawing import draw_found, draw_labelled
+from robustvit.tasks.object_drawing import INVENTED, LEAST_SCORE, MISSED, draw_found, draw_labelled
 from robustvit.tasks.object_scoring import DETECTIONS, ObjectScoring
 from robustvit.tasks.tallies import Tallies
 
@@ -278,14 +279,22 @@ class Detection(ObjectScoring, Task):
         return ", ".join(texts[:3]) + (f" and {len(texts) - 3} more" if len(texts) > 3 else "") or "nothing"
 
     def draw(self, image: Image.Image, prediction: Found, target: Labelled | None) -> Image.Image:
-        return draw_found(image, prediction, target, self.classes, self.palette)
+        return draw_found(image, prediction, target, self.classes, self.palette, side=self.example_side)
 
     def draw_target(self, image: Image.Image, target: Labelled) -> Image.Image:
-        return draw_labelled(image, target, self.classes, self.palette)
+        return draw_labelled(image, target, self.classes, self.palette, side=self.example_side)
 
     def legend(self) -> tuple[tuple[str, tuple[int, int, int]], ...]:
         """The classes with their colours."""
         return tuple(zip(self.classes, self.palette, strict=True))
+
+    def marks(self) -> tuple[Mark, ...]:
+        """What becomes of objects and detections, of which those with a score of `LEAST_SCORE` or more are drawn."""
+        return (
+            Mark(f"found (score {LEAST_SCORE:g} or more)", "solid"),
+            Mark("found, but no such object is there", "crossed", _hex(INVENTED)),
+            Mark("missed", "dashed", _hex(MISSED)),
+        )
 
     def facts(self) -> tuple[Any, ...]:
         return (self.name, self.inputs, self.classes, self.places)
@@ -299,3 +308,7 @@ class Detection(ObjectScoring, Task):
             return torch.zeros(1)
         scores, _ = network.forward_rpn(network.forward_pyramid(network.forward_features(inputs)))
         return scores[0].flatten()
+
+
+def _hex(colour: tuple[int, int, int]) -> str:
+    return f"#{bytes(colour).hex()}"

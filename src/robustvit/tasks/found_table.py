@@ -80,8 +80,7 @@ class FoundTable(PredictionTable):
     def files(self) -> Iterator[tuple[str, Iterator[dict[str, Any]]]]:
         for suite, condition, images in self.cells:
             severity = f"-{condition.severity}" if condition.severity else ""
-            name = condition.name if suite in condition.name else f"{suite} {condition.name}"
-            yield f"{name}{severity}", self._results(images)
+            yield f"{suite}/{condition.name}{severity}", self._results(images)
 
     def _results(self, images: Sequence[ImageFound]) -> Iterator[dict[str, Any]]:
         for image in images:

@@ -1,27 +1,36 @@
 """Objects drawn on their image: boxes and masks in the colours of their classes; what was missed and what was invented marked.
 
-An object counts as found where a detection of its class overlaps it by one half or more, as COCO matches them.
+An object counts as found where a detection of its class overlaps it by one half or more, as COCO matches them. Names and
+scores stand where they fit: elsewhere the colours tell the classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from robustvit.metrics.box_matching import Found, Labelled, box_overlaps, match
+from robustvit.metrics.box_matching import Found, Labelled, box_overlaps, match, ranked
 from robustvit.runtime.run_lengths import RunLengths
 
 __all__ = ["INVENTED", "LEAST_SCORE", "MISSED", "draw_found", "draw_labelled"]
 
 Colour = tuple[int, int, int]
+Corners = tuple[int, int, int, int]
 LEAST_SCORE = 0.3
 """Of detections that are drawn; AP counts the others, too."""
 MISSED, INVENTED = (255, 255, 255), (255, 40, 40)
 """Colours of the dashed boxes of objects that were not found, and of the crosses in detections of nothing."""
+_CASING = (20, 20, 20)
+"""Around marks, so that they are seen on any image."""
 _OPACITY = 0.45
 _DASH = 5
+_SMALLEST_NAMED = 120
+"""Pixels of the shorter side of drawings with names and scores; on smaller ones they would cover the objects."""
+_MOST_NAMED = 8
+"""Boxes that all have their names."""
 
 
 def draw_found(
@@ -32,6 +41,7 @@ def draw_found(
     palette: Sequence[Colour],
     *,
     least_score: float = LEAST_SCORE,
+    side: int | None = None,
 ) -> Image.Image:
     """Detections with their scores; where the objects are known, those that are missed are dashed, inventions are crossed.
 
@@ -42,41 +52,63 @@ def draw_found(
         classes: their names.
         palette: their colours.
         least_score: of detections that are drawn.
+        side: pixels of the longer side of the drawing; None for those of the image.
     """
     shown = np.flatnonzero(found.scores >= least_score)
     shown = shown[np.argsort(found.scores[shown], kind="stable")]  # the best on top
     masks = None if found.masks is None else found.masks.of(shown)
     kept = Found(found.boxes[shown], found.scores[shown], found.classes[shown], masks)
-    canvas = _with_masks(image, kept.masks, kept.classes, palette)
-    draw, width = ImageDraw.Draw(canvas), _line_width(image)
+    canvas = _Canvas.of(image, kept.masks, kept.classes, palette, side)
     is_right, is_missed = _judged(kept, labelled, len(classes))
-    for box, score, kind, right in zip(*kept[:3], is_right, strict=True):
-        _box(draw, box, palette[kind], width, f"{classes[kind]} {score:.2f}")
+    for box, kind, right in zip(kept.boxes, kept.classes, is_right, strict=True):
+        canvas.box(box, palette[kind])
         if not right:
-            _cross(draw, box, width)
+            canvas.cross(box, INVENTED)
     if labelled is not None:
         for box in labelled.boxes[is_missed]:
-            _dashed(draw, box, MISSED, width)
-    return canvas
+            canvas.dashed(box, MISSED, _CASING)
+    for i in _named(kept.classes[::-1], ~is_right[::-1]):  # the best first, as later ones give way
+        box, score, kind = kept.boxes[::-1][i], kept.scores[::-1][i], kept.classes[::-1][i]
+        canvas.name(box, palette[kind], (f"{classes[kind]} {score:.2f}", f"{score:.2f}"))
+    return canvas.image
 
 
-def draw_labelled(image: Image.Image, labelled: Labelled, classes: Sequence[str], palette: Sequence[Colour]) -> Image.Image:
-    """The labelled objects."""
-    canvas = _with_masks(image, labelled.masks, labelled.classes, palette)
-    draw, width = ImageDraw.Draw(canvas), _line_width(image)
+def draw_labelled(
+    image: Image.Image,
+    labelled: Labelled,
+    classes: Sequence[str],
+    palette: Sequence[Colour],
+    *,
+    side: int | None = None,
+) -> Image.Image:
+    """The labelled objects, crowds dashed; arguments as for `draw_found`."""
+    canvas = _Canvas.of(image, labelled.masks, labelled.classes, palette, side)
     for box, kind, is_crowd in zip(labelled.boxes, labelled.classes, labelled.is_crowd, strict=True):
-        (_dashed if is_crowd else _plain)(draw, box, palette[kind], width)
-    return canvas
+        if is_crowd:
+            canvas.dashed(box, palette[kind])
+        else:
+            canvas.box(box, palette[kind])
+    for i in _named(labelled.classes, np.zeros(len(labelled.classes), bool)):
+        kind = labelled.classes[i]
+        canvas.name(labelled.boxes[i], palette[kind], (classes[kind],))
+    return canvas.image
+
+
+def _named(kinds: np.ndarray, is_wrong: np.ndarray) -> list[int]:
+    """Which of some boxes have their names: all, or of many those that are wrong, and the first of each class."""
+    if len(kinds) <= _MOST_NAMED:
+        return list(range(len(kinds)))
+    firsts = np.unique(kinds, return_index=True)[1]
+    return sorted({*np.flatnonzero(is_wrong).tolist(), *firsts.tolist()})
 
 
 def _judged(found: Found, labelled: Labelled | None, classes: int) -> tuple[np.ndarray, np.ndarray]:
     """Which detections find something, bool [n], and which objects are missed, bool [m], at an overlap of one half."""
     if labelled is None:
         return np.ones(len(found.scores), bool), np.zeros(0, bool)
-    best = np.argsort(-found.scores, kind="stable")
     tally = match(found._replace(masks=None), labelled._replace(masks=None), classes, "boxes")
     is_right = np.zeros(len(found.scores), bool)
-    is_right[best] = ((tally["matched"][:, 0] | tally["ignored"][:, 0]) & 1).astype(bool)
+    is_right[ranked(found)[0]] = ((tally["matched"][:, 0] | tally["ignored"][:, 0]) & 1).astype(bool)
     return is_right, ~_are_found(found, labelled, is_right)
 
 
@@ -87,55 +119,105 @@ def _are_found(found: Found, labelled: Labelled, is_right: np.ndarray) -> np.nda
     return ((overlap >= 0.5) & same & is_right[:, None]).any(0) | labelled.is_crowd
 
 
+@dataclass(eq=False)
+class _Canvas:
+    """A drawing.
+
+    Attributes:
+        image: it.
+        scale: its pixels per pixel of the image that boxes are in.
+        names: where names stand already.
+    """
+
+    image: Image.Image
+    scale: float
+    names: list[Corners] = field(default_factory=list)
+
+    @staticmethod
+    def of(
+        image: Image.Image, masks: RunLengths | None, kinds: np.ndarray, palette: Sequence[Colour], side: int | None
+    ) -> _Canvas:
+        """An image with masks in the colours of their classes, as large as the drawing."""
+        shown, scale = _with_masks(image, masks, kinds, palette), 1.0
+        if side is not None:
+            scale = side / max(image.size)
+            sides = [max(1, round(scale * length)) for length in image.size]
+            shown = shown.resize((sides[0], sides[1]), Image.Resampling.LANCZOS if scale < 1 else Image.Resampling.BICUBIC)
+        return _Canvas(shown, scale)
+
+    @property
+    def draw(self) -> ImageDraw.ImageDraw:
+        return ImageDraw.Draw(self.image)
+
+    @property
+    def width(self) -> int:
+        """Of lines."""
+        return max(1, round(min(self.image.size) / 180))
+
+    def corners(self, box: np.ndarray) -> Corners:
+        """The pixels at the corners of a box, the last ones still inside; of a box beyond the image, some of the edge."""
+        W, H = self.image.size
+        x1, y1, x2, y2 = (round(self.scale * float(place)) for place in box)
+        left, top = min(max(x1, 0), W - 1), min(max(y1, 0), H - 1)
+        return left, top, max(left, min(x2, W) - 1), max(top, min(y2, H) - 1)
+
+    def box(self, box: np.ndarray, colour: Colour) -> None:
+        self.draw.rectangle(self.corners(box), outline=colour, width=self.width)
+
+    def dashed(self, box: np.ndarray, colour: Colour, casing: Colour | None = None) -> None:
+        dashes = list(_dashes(self.corners(box), _DASH * self.width))
+        for dash in dashes if casing is not None else ():
+            self.draw.line(dash, fill=casing, width=self.width + 2)
+        for dash in dashes:
+            self.draw.line(dash, fill=colour, width=self.width)
+
+    def cross(self, box: np.ndarray, colour: Colour) -> None:
+        """In the middle of a box."""
+        x1, y1, x2, y2 = self.corners(box)
+        side = max(3, min(x2 - x1, y2 - y1, 14 * self.width) // 2)
+        cx, cy = (x1 + x2) // 2, (y1 + y2) // 2
+        for shade, wider in ((_CASING, 3), (colour, 1)):
+            for dx, dy in ((1, 1), (1, -1)):
+                ends = (cx - side * dx, cy - side * dy, cx + side * dx, cy + side * dy)
+                self.draw.line(ends, fill=shade, width=self.width + wider)
+
+    def name(self, box: np.ndarray, colour: Colour, texts: Iterable[str]) -> None:
+        """The first of some texts that fits above a box, or inside it, and hides no other; none where none does."""
+        if min(self.image.size) < _SMALLEST_NAMED:
+            return
+        font, (x1, y1, x2, _) = ImageFont.load_default(9 + 2 * self.width), self.corners(box)
+        for text in texts:
+            left, top, right, bottom = (round(edge) for edge in self.draw.textbbox((0, 0), text, font))
+            wide, high = right - left + 4, bottom - top + 4
+            x = max(0, min(x1, self.image.size[0] - wide))
+            for y in (y1 - high, y1):
+                place = (x, y, x + wide, y + high)
+                if y >= 0 and wide <= x2 - x1 + 2 * high and not any(_meet(place, other) for other in self.names):
+                    self.draw.rectangle((x, y, x + wide - 1, y + high - 1), fill=colour)
+                    ink = (0, 0, 0) if sum(colour) > 380 else (255, 255, 255)
+                    self.draw.text((x + 2 - left, y + 2 - top), text, ink, font)
+                    self.names.append(place)
+                    return
+
+
 def _with_masks(image: Image.Image, masks: RunLengths | None, kinds: np.ndarray, palette: Sequence[Colour]) -> Image.Image:
     if masks is None or not len(masks):
         return image.copy()
     pixels = np.asarray(image, np.float32).copy()
-    for mask, kind in zip(masks.dense(), kinds, strict=True):
+    for i, kind in enumerate(kinds):
+        mask = masks.of([i]).dense()[0]  # one at a time, as all would take memory for every pixel
         pixels[mask] += _OPACITY * (np.array(palette[kind], np.float32) - pixels[mask])
     return Image.fromarray(pixels.round().astype(np.uint8))
 
 
-def _line_width(image: Image.Image) -> int:
-    return max(1, round(min(image.size) / 200))
+def _meet(first: Corners, second: Corners) -> bool:
+    return first[0] < second[2] and second[0] < first[2] and first[1] < second[3] and second[1] < first[3]
 
 
-def _corners(box: np.ndarray) -> tuple[int, int, int, int]:
-    x1, y1, x2, y2 = (round(float(side)) for side in box)
-    return x1, y1, max(x1, x2 - 1), max(y1, y2 - 1)
-
-
-def _plain(draw: ImageDraw.ImageDraw, box: np.ndarray, colour: Colour, width: int) -> None:
-    draw.rectangle(_corners(box), outline=colour, width=width)
-
-
-def _box(draw: ImageDraw.ImageDraw, box: np.ndarray, colour: Colour, width: int, text: str) -> None:
-    _plain(draw, box, colour, width)
-    if min(draw.im.size) < 120:  # names would cover the image
-        return
-    font = ImageFont.load_default(max(10, 5 * width + 6))
-    x, y = _corners(box)[:2]
-    left, top, right, bottom = (round(edge) for edge in draw.textbbox((0, 0), text, font))
-    y = max(0, y - (bottom - top) - 3)
-    draw.rectangle((x, y, x + right - left + 3, y + bottom - top + 3), fill=colour)
-    ink = (0, 0, 0) if sum(colour) > 380 else (255, 255, 255)
-    draw.text((x + 1 - left, y + 1 - top), text, ink, font)
-
-
-def _cross(draw: ImageDraw.ImageDraw, box: np.ndarray, width: int) -> None:
-    x1, y1, x2, y2 = _corners(box)
-    side = max(3, min(x2 - x1, y2 - y1, 12 * width) // 2)
-    cx, cy = (x1 + x2) // 2, (y1 + y2) // 2
-    for dx, dy in ((1, 1), (1, -1)):
-        draw.line((cx - side * dx, cy - side * dy, cx + side * dx, cy + side * dy), fill=INVENTED, width=width + 1)
-
-
-def _dashed(draw: ImageDraw.ImageDraw, box: np.ndarray, colour: Colour, width: int) -> None:
-    x1, y1, x2, y2 = _corners(box)
-    step = _DASH * width
+def _dashes(corners: Corners, step: int) -> Iterable[Corners]:
+    """The dashes along the edges of a box, as both ends of each."""
+    x1, y1, x2, y2 = corners
     for x in range(x1, x2 + 1, 2 * step):
-        for y in (y1, y2):
-            draw.line((x, y, min(x + step, x2), y), fill=colour, width=width)
+        yield from ((x, y, min(x + step, x2), y) for y in (y1, y2))
     for y in range(y1, y2 + 1, 2 * step):
-        for x in (x1, x2):
-            draw.line((x, y, x, min(y + step, y2)), fill=colour, width=width)
+        yield from ((x, y, x, min(y + step, y2)) for x in (x1, x2))

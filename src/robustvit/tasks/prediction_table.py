@@ -34,7 +34,7 @@ class PredictionTable(ABC):
         """Dicts with the keys `columns`."""
 
     def files(self) -> Iterator[tuple[str, Iterator[Any]]]:
-        """(name, entries) of further files for other programs, JSON lists, one per condition."""
+        """("SUITE/CONDITION", entries) of further files for other programs, JSON lists, one per condition."""
         return iter(())
 
     @classmethod

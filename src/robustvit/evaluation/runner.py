@@ -193,6 +193,12 @@ def _require_samples(planned: Pass, tallied: Tallied) -> None:
         which, why = tallied.skipped[0] if tallied.skipped else ("nothing", "there are none")
         name = planned.samples.name
         raise ValueError(f"no image of {name} could be measured for {planned.suite_names[0]}: {which}: {why}")
+    primary = planned.scoring.primary
+    if all(math.isnan(planned.scoring.scores(row)[primary.key]) for row in tallied.rows if len(row)):
+        raise ValueError(
+            f"{planned.samples.name} has no {primary.label} for {planned.suite_names[0]}: none of the {len(tallied.ids)} "
+            "images has a label that counts; give others, or more of them"
+        )
 
 
 def _merged(measurements: Sequence[Measurement], *, sees_alike: bool) -> dict[str, Value]:

@@ -36,6 +36,7 @@ from robustvit.data.layouts import imagenet_c_images, open_samples
 from robustvit.data.map_layouts import open_split
 from robustvit.data.normalisation import Normalisation
 from robustvit.data.readers.class_folders import LayoutError
+from robustvit.data.readers.corrupted_images import corrupted_folders
 from robustvit.data.samples import IMAGE_SUFFIXES, Sample, SampleSet
 from robustvit.metrics.measures import RATIO, RETENTION, Measure, register
 from robustvit.models.registry import create_model
@@ -181,6 +182,10 @@ class Task(Scoring):
         if classes and samples.classes and tuple(classes) != tuple(samples.classes):
             raise ValueError(f"{samples.name} has the classes {', '.join(samples.classes)}; expected {', '.join(classes)}")
         return samples
+
+    def has_copies(self, root: Path) -> bool:
+        """Whether a folder has corrupted copies that `open_copies` opens."""
+        return bool(corrupted_folders(root))
 
     def open_copies(self, root: Path, names: Sequence[str], severities: Sequence[int]) -> dict[tuple[str, int], SampleSet]:
         """The corrupted copies that a folder has, as `robustvit corrupt` writes them: (corruption, severity) -> samples."""

@@ -71,6 +71,11 @@ def _checked(given: Any, size: Size, told: str, expected: str) -> Found:
         raise ValueError(f"{told} {shapes} for an image; {expected}")
     if n and not np.issubdtype(labels.dtype, np.integer):
         raise ValueError(f"{told} labels of the type {labels.dtype}; give integers")
+    if n and not all(np.issubdtype(part.dtype, np.number) for part in (boxes, scores)):
+        raise ValueError(f"{told} boxes of the type {boxes.dtype} and scores of the type {scores.dtype}; {expected}")
+    if (is_turned := (boxes[:, 2:] < boxes[:, :2]).any(1)).any():
+        wrong = ", ".join(f"{side:g}" for side in boxes[is_turned][0])
+        raise ValueError(f"{told} the box {wrong}, which ends before it starts; {expected}, not as x, y, width, height")
     masks = RunLengths.from_dense(_masks(given["masks"], n, size, told)) if given.get("masks") is not None else None
     return Found(boxes.astype(np.float64), scores.astype(np.float64), labels.astype(np.int64), masks)
 

@@ -17,6 +17,7 @@ from robustvit.data.normalisation import Normalisation
 from robustvit.data.object_layouts import corrupted_objects, open_object_split, open_objects
 from robustvit.data.palettes import completed_palette
 from robustvit.data.readers.class_folders import LayoutError
+from robustvit.data.readers.corrupted_images import corrupted_folders
 from robustvit.data.samples import SampleSet
 from robustvit.metrics.average_precision import BOX_AP, MASK_AP
 from robustvit.metrics.box_matching import Found, Labelled
@@ -82,6 +83,9 @@ class Detection(ObjectScoring, Task):
         """
         samples.require_targets()
         return len(samples.classes)
+
+    def has_copies(self, root: Path) -> bool:
+        return bool(corrupted_folders(root, underscores=True))
 
     def open_copies(self, root: Path, names: Sequence[str], severities: Sequence[int]) -> dict[tuple[str, int], SampleSet]:
         found = corrupted_objects(root, names, severities)
@@ -229,6 +233,25 @@ class Detection(ObjectScoring, Task):
             return labels
         return np.array([self.places.get(int(label), -1) for label in labels], np.int64)
 
+    def _given(self, answer: Any, images: Tensor, whose: str) -> list[Found]:
+        """The objects that a model of a user found.
+
+        Raises:
+            ValueError: the answer is no such thing, or has labels that the user did not speak of.
+        """
+
+        def class_of(labels: np.ndarray) -> np.ndarray:
+            first, kinds = int(self.inputs.labels == "from_one"), self._class_of(labels)
+            last = first + len(self.classes) - 1
+            if (kinds < 0).any() and list(self.places or ()) == list(range(first, last + 1)):
+                raise ValueError(
+                    f"{whose} returned the label {labels[kinds < 0][0]}; expected {first} to {last}, as "
+                    f"labels={self.inputs.labels}; choose classes (from 0), from_one or categories (ids of the annotations)"
+                )
+            return kinds
+
+        return given_objects(answer, images, class_of, whose)
+
     def predict(self, network: Any, inputs: Tensor) -> list[Found]:
         """Of normalised inputs [B, 3, H, W], in their own pixels."""
         sizes = [(inputs.shape[2], inputs.shape[3])] * len(inputs)
@@ -238,13 +261,13 @@ class Detection(ObjectScoring, Task):
     def predict_images(self, network: Any, images: Tensor, normalisation: Normalisation) -> list[Found]:
         """Objects in uint8 [B, 3, H, W], in their own pixels."""
         if isinstance(network, FunctionNetwork):
-            return given_objects(network.ask(images), images, self._class_of, network.extra_repr())
+            return self._given(network.ask(images), images, network.extra_repr())
         parameter = next(network.parameters(), torch.zeros(()))
         shown = self._bound_inputs(network).resized(images)
         if not hasattr(network, "detect"):  # as torchvision's detectors, which take a list of images in 0 .. 1
             with torch.inference_mode():
                 answer = network([image.to(parameter.device).float() / 255 for image in images])
-            return given_objects(answer, images, self._class_of, type(network).__name__)
+            return self._given(answer, images, type(network).__name__)
         original, size = (images.shape[2], images.shape[3]), (shown.shape[2], shown.shape[3])
         found: list[Found] = []
         for part in shown.split(max(1, PIXELS // (size[0] * size[1]))):

@@ -11,7 +11,7 @@ from torch import nn
 from robustvit.attacks.pixel_network import check_network, frozen
 from robustvit.corruptions.conditions import CLEAN, PATCHES, Condition
 from robustvit.corruptions.registry import corruption_names
-from robustvit.data.readers.corrupted_images import copy_settings, corrupted_folders
+from robustvit.data.readers.corrupted_images import copy_settings
 from robustvit.evaluation.passes import FilesPass, MemoryPass, Pass
 from robustvit.evaluation.planning import files_pass, input_size, memory_pass, protocol_for
 from robustvit.evaluation.settings import Settings
@@ -107,7 +107,7 @@ def plan_in_memory(network: nn.Module, settings: Settings, suites: Sequence[Suit
         settings: of the run.
         suites: made in memory; none where only attacks are wanted.
     """
-    if not settings.is_path or not corrupted_folders(Path(settings.data)):
+    if not settings.is_path or not settings.task.has_copies(Path(settings.data)):
         return [plan_together(network, settings, suites)]
     copied = [suite for suite in suites if suite.has_severities]
     plain = [suite for suite in suites if not suite.has_severities]

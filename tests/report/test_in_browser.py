@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from detected import detected
 from fake_results import three_models, with_differences
 from segmented import segmented
 
@@ -81,8 +82,8 @@ def measured() -> Results:
 
 @pytest.fixture(
     scope="module",
-    params=[lambda: with_differences(three_models(examples=1, extras=True)), measured, segmented],
-    ids=["made up", "measured", "segmenters"],
+    params=[lambda: with_differences(three_models(examples=1, extras=True)), measured, segmented, detected],
+    ids=["made up", "measured", "segmenters", "detectors"],
 )
 def results(request: pytest.FixtureRequest) -> Results:
     return request.param()

@@ -20,8 +20,8 @@ from robustvit.data.map_layouts import open_maps
 from robustvit.data.normalisation import Normalisation
 from robustvit.data.scenes.dataset import Scenes
 from robustvit.evaluation.results import AttackedImage, AttackExample, Measurement, ModelResults, Results, Value
-from robustvit.evaluation.suites.sixteen_corruptions import CORRUPTIONS, GROUPS
 from robustvit.evaluation.suites.registry import suite_named
+from robustvit.evaluation.suites.sixteen_corruptions import CORRUPTIONS, GROUPS
 from robustvit.report.class_heat import class_heats
 from robustvit.report.classes import class_tables
 from robustvit.report.grids import grids_of

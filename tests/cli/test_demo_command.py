@@ -16,6 +16,8 @@ from robustvit.models.registry import create_model
 from robustvit.training.config import TrainConfig
 from robustvit.training.train import train
 
+HEADS = dict(width=16, hidden=32, anchor_scale=4, proposals=20, region_samples=16)
+
 
 def shortened(config: TrainConfig) -> TrainConfig:
     small = {
@@ -23,6 +25,8 @@ def shortened(config: TrainConfig) -> TrainConfig:
         "vit_nano": dict(embed_dim=32, depth=1, num_heads=2),
         "fan_hybrid_nano/segformer": dict(embed_dims=[32], depths=[1], num_heads=[2], stem_widths=[8, 16]),
         "vit_nano/segformer": dict(),
+        "fan_vit_nano/faster_rcnn": dict(embed_dims=[32], depths=[4], num_heads=[2], **HEADS),
+        "vit_nano/faster_rcnn": dict(embed_dim=32, depth=4, num_heads=2, **HEADS),
     }
     return replace(
         config,
@@ -117,11 +121,11 @@ def test_the_segmenters_of_the_demo_have_about_the_same_size() -> None:
     assert max(sizes) <= (1 + MOST_ALIKE) * min(sizes)
 
 
-def test_help_of_the_demo_speaks_of_both_tasks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_of_the_demo_speaks_of_all_tasks(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["demo", "--help"])
     told = capsys.readouterr().out
-    assert all(word in told for word in ("fan_vit_nano", "fan_hybrid_nano", "every pixel"))
+    assert all(word in told for word in ("fan_vit_nano", "fan_hybrid_nano", "every pixel", "objects"))
     assert "same-size" not in told
 
 
@@ -133,3 +137,13 @@ def test_the_demo_of_segmentation_compares_two_segmenters(tmp_path: Path, capsys
     page = (tmp_path / "demo" / "report.html").read_text()
     assert "Results in words" in page
     assert "4x4 pixels" in page
+
+
+@pytest.mark.usefixtures("_short")
+def test_the_demo_of_detection_compares_two_detectors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--task", "detection", "--output", str(tmp_path / "demo")]) == 0
+    told = capsys.readouterr().out
+    assert all(word in told for word in ("clean AP", "vit_nano", "fan_vit_nano"))
+    page = (tmp_path / "demo" / "report.html").read_text()
+    assert "Results in words" in page
+    assert "a plain vision transformer of four blocks" in page

@@ -162,7 +162,7 @@ def test_fewer_proposals_are_the_best_of_all() -> None:
     assert torch.equal(every[:7], some)
 
 
-@pytest.mark.parametrize("options", [{"width": 0}, {"anchor_scale": -1}, {"score_threshold": 1.0}, {"embed_dim": 8}])
+@pytest.mark.parametrize("options", [{"width": 0}, {"anchor_scale": -1}, {"score_threshold": 1.0}, {"head_drop_rate": 0.1}])
 def test_impossible_options_are_refused(options: dict[str, Any]) -> None:
     with refused(ValueError, next(iter(options))):
         rv.create_model("fan_hybrid_nano/faster_rcnn", **options)

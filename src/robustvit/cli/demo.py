@@ -18,19 +18,19 @@ __all__ = ["demo"]
 
 def demo(
     *,
-    task: Literal["classification", "segmentation"] = "classification",
+    task: Literal["classification", "segmentation", "detection"] = "classification",
     output: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
     """Train a plain ViT and a FAN with TAP and ADL on generated images, and measure what survives corruption.
 
-    Takes about five minutes on two cores, for either task. After an interruption, the same command continues.
+    Takes about five minutes on two cores, for any task. After an interruption, the same command continues.
 
     Args:
-        task: what the networks learn: the class of an image (vit_nano, fan_vit_nano), or that of every pixel (vit_nano and
-            fan_hybrid_nano with a segformer head).
+        task: what the networks learn: the class of an image (vit_nano, fan_vit_nano), that of every pixel (vit_nano and
+            fan_hybrid_nano with a segformer head), or objects (vit_nano and fan_vit_nano with the heads of Faster R-CNN).
         output: folder for report.html, results.json, results.csv, classes.csv and the two training runs; by default runs/demo,
-            or runs/demo-segmentation.
+            or runs/demo-TASK.
         as_json: print JSON.
     """
     if output is None:

@@ -48,6 +48,14 @@ SEGMENTING = replace(
     loop=LoopConfig(batch_size=16, ema_decay=0.99, ema_warmup=True, device="cpu"),
 )
 """What the trainings of segmenters have in common."""
+DETECTING = replace(
+    SEGMENTING,
+    task="detection",
+    data=DataConfig(train="scenes-easy:6400", val="scenes-easy:40"),
+)
+"""What the trainings of detectors have in common."""
+SMALL_HEADS = {"width": 32, "hidden": 64, "anchor_scale": 4, "region_samples": 64, "proposals": 200}
+"""For images of 64 pixels with a few objects."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +114,25 @@ CONTESTS: dict[str, Contest] = {
         kinds=("a fully attentional hybrid, with TAP and trained with ADL", "a plain vision transformer of four blocks"),
         differs="Their cost is not the same: the tokens of the plain one are 4x4 pixels in all its blocks, those of the "
         "hybrid 16x16 pixels, behind convolutions.",
+    ),
+    "detection": Contest(
+        contestants={
+            "vit_nano": replace(  # with four blocks instead of six it is not larger than the other one
+                DETECTING, model=ModelConfig(name="vit_nano/faster_rcnn", img_size=64, options={**SMALL_HEADS, "depth": 4})
+            ),
+            "fan_vit_nano": replace(
+                DETECTING,
+                model=ModelConfig(name="fan_vit_nano/faster_rcnn", img_size=64, tap=4, options=SMALL_HEADS),
+                methods={"adl": AdlConfig()},
+            ),
+        },
+        images=40,
+        compared={
+            "clean_box_ap": "On clean images",
+            "mean_box_ap_15": "Over 15 corruptions at 5 severities",
+            "retention": "Of their own clean AP",
+        },
+        kinds=("fully attentional, with TAP and trained with ADL", "a plain vision transformer of four blocks"),
     ),
 }
 """Task -> its contest."""

@@ -19,8 +19,8 @@ from robustvit.models.weights_into import load_weights
 
 __all__ = ["build_network"]
 
-HEAD_OPTIONS = frozenset(DETECTOR_OPTIONS).union(*SEGMENTER_OPTIONS.values())
-"""Arguments that are of the head, not of the backbone."""
+HEAD_OPTIONS = frozenset(DETECTOR_OPTIONS).union(*SEGMENTER_OPTIONS.values()) - {"embed_dim"}
+"""Arguments that are of some head, and never of a backbone; `embed_dim` is that of a ViT where the head has none."""
 CITYSCAPES_CLASSES, COCO_CLASSES = 19, 80
 
 
@@ -55,9 +55,9 @@ def _dense(
     if num_classes < 1:
         raise ValueError(f"num_classes={num_classes} is not possible for {name}; give at least 1")
     size = options.pop("img_size", None)
-    of_head = {key: options.pop(key) for key in HEAD_OPTIONS if key in options}
-    if unknown := [key for key in of_head if key not in (DETECTOR_OPTIONS if detects else SEGMENTER_OPTIONS[name.head])]:
-        known = DETECTOR_OPTIONS if detects else SEGMENTER_OPTIONS[name.head]
+    known = DETECTOR_OPTIONS if detects else SEGMENTER_OPTIONS[name.head]
+    of_head = {key: options.pop(key) for key in known if key in options}
+    if unknown := [key for key in options if key in HEAD_OPTIONS]:
         raise ValueError(f"{name.head} has no option {unknown[0]}; it has {', '.join(known)}")
     level = "conv" if detects else "same"
     backbone = build_backbone(name.backbone, pretrained, img_size=size, last_level=options.pop("last_level", level), **options)

@@ -16,8 +16,8 @@ from robustvit.cli import main
 from robustvit.corruptions.conditions import CLEAN
 from robustvit.data.map_layouts import open_maps
 from robustvit.data.normalisation import Normalisation
-from robustvit.evaluation.suites.sixteen_corruptions import GROUPS
 from robustvit.evaluation.suites.registry import suite_named
+from robustvit.evaluation.suites.sixteen_corruptions import GROUPS
 from robustvit.metrics.iou import mean_iou
 from robustvit.metrics.mean_accuracy import mean_accuracy_of
 from robustvit.models.dense import Initialised

@@ -58,14 +58,14 @@ def analyze(
     """Looks into networks.
 
     Args:
-        models: name -> network, all of one task; left as it was. Of segmenters, the backbone is looked at; studies of a
-            classifier's answers refuse them.
+        models: name -> network, all of one task; left as it was. Of segmenters and detectors, the backbone is looked
+            at; studies of a classifier's answers refuse them.
         images: an image, a folder of images or of class folders, or what else `Task.open` takes.
         what: of `STUDIES`, or "all": then what a network cannot do is left out, with the reason.
         options: of all studies, `AnalysisOptions`; each uses those that concern it.
         limit: look only at the first so many images.
-        size: (H, W) of the input; by default the networks' own, and of segmenters that of the first image, within bounds
-            (`at_size_of_images`).
+        size: (H, W) of the input; by default the networks' own, and of segmenters and detectors that of the first image,
+            within bounds (`at_size_of_images`).
         class_map: class name -> output, where they are not in the same order.
         ignore_orientation: take pixels as they are stored, whatever the EXIF tag of cameras says.
         output: folder for the result, see `Analysis.save`; meanwhile for what is done so far. Another analysis there is not

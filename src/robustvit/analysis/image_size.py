@@ -1,4 +1,4 @@
-"""The size at which segmenters are looked at: that of their images, since they take any; bounded by the number of tokens."""
+"""The size at which dense networks are looked at: that of their images, as they take any; bounded by the number of tokens."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def at_size_of_images(subjects: Mapping[str, Subject]) -> dict[str, Subject]:
 
 
 def warn_of_few_tokens(subjects: Mapping[str, Subject]) -> None:
-    """Names segmenters whose coarsest grid has fewer than `FEW_TOKENS` tokens."""
+    """Names segmenters and detectors whose coarsest grid has fewer than `FEW_TOKENS` tokens."""
     for name, subject in subjects.items():
         grids = _grids(subject) if subject.task.is_dense else []
         rows, columns = min(grids, key=math.prod, default=(FEW_TOKENS, FEW_TOKENS))

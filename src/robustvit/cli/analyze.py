@@ -56,13 +56,13 @@ def analyze(
         models: as in `robustvit eval`: NAME, NAME=FILE, FILE, hf-hub:ID or local-dir:FOLDER.
         name: short names for the networks, in order, for tables and reports; by default what was typed.
         images: an image, a folder of images or of class folders, a .tar file, scenes, ...; of segmenters also a dataset with
-            label maps.
+            label maps, of detectors one with annotations.
         what: see `WHAT`.
         output: folder for analysis.html, analysis.json, arrays.npz and figures/.
         resume: go on with an interrupted run in the output folder; a finished one is shown again.
         limit: look only at so many images, of class folders drawn by the seed.
-        img_size: height and width of the input; by default the network's, and of segmenters that of the first image, made
-            smaller where it would have more than 1024 tokens. FAN's clusters are shown at 448 448.
+        img_size: height and width of the input; by default the network's, and of segmenters and detectors that of the first
+            image, made smaller where it would have more than 1024 tokens. FAN's clusters are shown at 448 448.
         class_map: JSON file from class names to outputs, where they are not in the same order.
         ignore_orientation: take pixels as they are stored, whatever the EXIF tag of cameras says.
         device: cpu, cuda, cuda:1, mps, ...

@@ -91,6 +91,14 @@ class AfatConfig(MethodConfig):
     def needs(self) -> Needs:
         return Needs(features=True)
 
+    def check(self, config: Any) -> None:
+        super().check(config)
+        if config.augment.crop == "multiscale":
+            raise ValueError(
+                "augment.crop=multiscale makes images of another size in every batch, and AFAT chooses among the patches of one "
+                "size; take another crop, such as scene"
+            )
+
     def build(self, context: MethodContext) -> Afat:
         return Afat(self, context)
 

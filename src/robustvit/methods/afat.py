@@ -95,8 +95,8 @@ class AfatConfig(MethodConfig):
         super().check(config)
         if config.augment.crop == "multiscale":
             raise ValueError(
-                "augment.crop=multiscale makes images of another size in every batch, and AFAT chooses among the patches of one "
-                "size; take another crop, such as scene"
+                "augment.crop=multiscale makes images of another size in every batch, and AFAT chooses among the patches of "
+                "one size; take another crop, such as scene"
             )
 
     def build(self, context: MethodContext) -> Afat:

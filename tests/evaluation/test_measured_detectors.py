@@ -18,6 +18,7 @@ from PIL import Image
 from refusals import refused
 
 import robustvit as rv
+from robustvit.cli import main
 from robustvit.data.object_layouts import DOMAINS, open_objects
 from robustvit.data.readers.class_folders import LayoutError
 from robustvit.evaluation.results import ModelResults, Results
@@ -218,6 +219,14 @@ def test_single_corruptions_are_taken_from_the_copies_that_are_there(form: str, 
     assert [measured.data["origin"] for measured in model.measurements] == ["images as they are", "files on disk"]
     assert [(cell.condition, cell.severity) for cell in model.cells] == [("clean", 0), ("fog", 2), ("fog", 3)]
     assert "retention" in model.summary
+
+
+def test_of_copies_that_robustvit_wrote_coco_c_takes_what_is_there(coco: Path, knowing: Knowing, tmp_path: Path) -> None:
+    main(["corrupt", str(coco / "val2017"), str(tmp_path), "--layout", "coco", "--names", "noise", "--severities", "1", "3"])
+    [measured] = rv.evaluate(knowing, tmp_path, "coco-c", **HOW).models[0].measurements
+    assert set(measured.corruption_accuracies) == {"gaussian_noise", "shot_noise", "impulse_noise"}
+    assert measured.data["origin"] == "files on disk"
+    assert "left-out" in [note.kind for note in measured.notes]
 
 
 @pytest.mark.parametrize("suite", ["common15", "all19", "coco-c"])

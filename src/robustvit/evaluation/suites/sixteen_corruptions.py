@@ -94,10 +94,12 @@ class SixteenCorruptions(Suite):
 
     def _on_disk(self, settings: Settings) -> dict[tuple[str, int], SampleSet]:
         """The files of the conditions; empty where there is no tree of copies."""
+        asked: dict[tuple[int, ...], list[str]] = {}
+        for name in CORRUPTIONS if settings.is_path else ():
+            own = self.noise if name in GROUPS["noise"] else self.others
+            asked.setdefault(tuple(s for s in own if s in settings.severities), []).append(name)
         found: dict[tuple[str, int], SampleSet] = {}
-        asked = self.conditions(settings.severities)
-        for names in GROUPS.values() if settings.is_path else ():
-            severities = [s for s in SEVERITIES if Condition(names[0], s) in asked]
+        for severities, names in asked.items():
             root = suite_folder(settings.data, self.folder)
             found |= (self.copies(root, names, severities) or {}) if severities else {}
         return found

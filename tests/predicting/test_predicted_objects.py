@@ -93,10 +93,12 @@ def test_ids_are_those_of_the_annotations(tmp_path: Path) -> None:
 
 
 def test_labels_of_a_model_are_read_as_the_task_says(tmp_path: Path) -> None:
-    root = write_coco(tmp_path / "coco", {"val": 1})
-    counted = Detection(inputs=DetectorInputs(labels="from_one"))
-    rv.predict(two_boxes, root, tmp_path / "out", task=counted)
-    assert [entry["category_id"] for entry in listed(tmp_path / "out")] == [CATEGORY_IDS[0]]
+    def counted_from_one(images: list[torch.Tensor]) -> list[dict[str, Any]]:
+        return [{**answer, "labels": answer["labels"] + 1} for answer in two_boxes(images)]
+
+    root, task = write_coco(tmp_path / "coco", {"val": 1}), Detection(inputs=DetectorInputs(labels="from_one"))
+    rv.predict(counted_from_one, root, tmp_path / "out", task=task)
+    assert [entry["category_id"] for entry in listed(tmp_path / "out")] == [CATEGORY_IDS[1], CATEGORY_IDS[0]]
 
 
 def test_objects_below_the_least_score_are_listed_and_neither_drawn_nor_counted(tmp_path: Path) -> None:

@@ -55,6 +55,23 @@ def test_predict_of_a_classifier_takes_top(images: Path, tmp_path: Path, capsys:
     assert rows[0].startswith("1.png,")
 
 
+def test_predict_of_a_detector_takes_the_least_score(images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    detector = ("fan_hybrid_nano/faster_rcnn", "--untrained", "--num-classes", "10", "--img-size", "32", "32")
+    line = ["predict", *detector, "--images", str(images), "--output", str(tmp_path / "out"), "--least-score", "0.05"]
+    assert main(line) == 0
+    assert "detections.json" in capsys.readouterr().err
+    assert {entry["image_id"] for entry in json.loads((tmp_path / "out/detections.json").read_text())} <= {
+        "0.png",
+        "1.png",
+        "2.png",
+    }
+    assert main([*line[:-1], "2"]) == 2
+    assert "least_score=2" in capsys.readouterr().err
+    line = ["predict", *SEGMENTER, "--images", str(images), "--output", str(tmp_path / "no"), "--least-score", "0.5"]
+    assert main(line) == 2
+    assert "--least-score is an option of detection" in capsys.readouterr().err
+
+
 def test_predict_counts_images_and_frames_in_words_and_names_the_legend(
     images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 import robustvit as rv
 from robustvit.models.dense_names import DETECTION_HEADS
 from robustvit.models.exporting import ExportError, export_program
+from robustvit.models.heads.roi_pooling import pool_regions
 
 FAMILIES = ["fan_hybrid_nano", "fan_vit_nano", "fan_swin_nano", "rvt_nano", "vit_nano", "resnet18"]
 CLASSES = 5
@@ -88,7 +89,7 @@ def test_losses_of_images_add_up_to_those_of_the_batch() -> None:
         torch.testing.assert_close(loss, total / count)
 
 
-def test_stages_of_the_cascade_see_rising_overlaps() -> None:
+def test_stages_of_the_cascade_have_the_published_thresholds() -> None:
     from robustvit.models.detector import CASCADE
 
     assert [stage.assigner.positive for stage in CASCADE] == [0.5, 0.6, 0.7]
@@ -145,9 +146,48 @@ def test_wrong_targets_are_refused(change: dict[str, Tensor], told: str) -> None
         network(torch.randn(1, 3, 64, 64), [{**targets(1)[0], **change}])
 
 
-def test_training_needs_targets() -> None:
+@pytest.mark.parametrize("count", [None, 1])
+def test_training_needs_a_target_for_each_image(count: int | None) -> None:
     with refused(ValueError, "eval()"):
-        detector("fan_hybrid_nano/faster_rcnn").train()(torch.randn(1, 3, 64, 64))
+        detector("fan_hybrid_nano/faster_rcnn").train()(torch.randn(2, 3, 64, 64), None if count is None else targets(count))
+
+
+@pytest.mark.parametrize("images", [torch.randn(3, 64, 64), [], [torch.randn(1, 3, 64, 64)]])
+def test_what_is_no_batch_is_refused(images: Any) -> None:
+    with refused(ValueError, "[3, h, w]"):
+        detector("fan_hybrid_nano/faster_rcnn")(images)
+
+
+def test_targets_can_say_what_is_padding() -> None:
+    network, images = detector("fan_hybrid_nano/faster_rcnn").train(), torch.randn(1, 3, 64, 64)
+    given, losses = [{**targets(1)[0], "boxes": torch.tensor([[4.0, 6, 20, 30], [2, 2, 30, 20]])}], []
+    for sizes, extra in (([(32, 32)], {}), (None, {"size": torch.tensor([32, 32])})):
+        torch.manual_seed(0)
+        losses.append(network(images, [{**given[0], **extra}], sizes=sizes))
+    torch.testing.assert_close(*losses)
+
+
+def test_half_precision_reads_regions_where_they_are() -> None:
+    edge = (torch.arange(304) >= 297).float().expand(1, 1, 200, 304).contiguous()  # 0 and 1 are exact in any precision
+    boxes = [torch.tensor([[1177.3, 100.2, 1201.3, 130.7]])]
+    exact, half = (pool_regions([edge.to(dtype)], [4], boxes, 7) for dtype in (torch.float32, torch.bfloat16))
+    assert half.dtype == torch.bfloat16
+    torch.testing.assert_close(half.float(), exact, rtol=2**-8, atol=2**-8)
+
+
+def test_detectors_run_in_bfloat16() -> None:
+    network = detector("fan_hybrid_nano/cascade_mask_rcnn", score_threshold=0.0).bfloat16()
+    with torch.inference_mode():
+        (found,) = network(torch.randn(1, 3, 64, 64, dtype=torch.bfloat16))
+    assert len(found["boxes"]) == 100
+    assert found["boxes"].isfinite().all()
+
+
+@pytest.mark.parametrize(("backbone", "width"), [("mobilenetv3_small_050", 256), ("fan_hybrid_nano", 64)])
+def test_only_nano_sizes_have_narrow_heads(backbone: str, width: int) -> None:
+    with torch.device("meta"):
+        network = rv.create_model(f"{backbone}/faster_rcnn", num_classes=2)
+    assert network.pyramid.laterals[0].out_channels == width
 
 
 def test_fewer_proposals_are_the_best_of_all() -> None:

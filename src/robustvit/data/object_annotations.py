@@ -134,7 +134,7 @@ class ObjectTable:
         if self.is_relative:
             owners = np.repeat(np.arange(len(self.sizes)), np.diff(self.starts))
             sides = sides * np.where(known, self.sizes, np.inf)[owners, ::-1]
-        is_object = ~self.is_crowd & (sides >= LEAST_SIDE).all(1)
+        is_object = ~self.is_crowd & (sides >= LEAST_SIDE).all(1) & ~(self.areas <= 0)
         objects = np.add.reduceat(np.append(is_object, False).astype(np.int64), self.starts[:-1]) * (np.diff(self.starts) > 0)
         is_large = (self.sizes >= LEAST_IMAGE) | ~known
         return (objects > 0) & is_large.all(1)

@@ -29,8 +29,6 @@ __all__ = ["CANVAS", "OPTIONS", "Detector", "build_detector"]
 
 CANVAS = 32
 """Images of a list are padded, below and on the right, to multiples of so many pixels."""
-_NARROW = 128
-"""A network none of whose first three levels has more channels gets narrow heads: the nano sizes."""
 Size = tuple[int, int]
 Images = Tensor | Sequence[Tensor]
 
@@ -109,7 +107,7 @@ class Detector(DenseNetwork):
         Args:
             images: [B, 3, H, W], or a list of [3, h, w], which are padded with zeros to one size.
             targets: in training, of each image {"boxes": [m, 4], "labels": int64 [m], "masks": [m, h, w]}; boxes are x1, y1,
-                x2, y2 in pixels.
+                x2, y2 in pixels. "size", int64 [2], may say what `sizes` says.
             sizes: (h, w) of the images without padding; by default, there is none in a tensor.
             originals: in evaluation, (h, w) of the images before they were resized, in whose pixels the answer is; by default
                 they were not.
@@ -118,10 +116,12 @@ class Detector(DenseNetwork):
             In training {name: loss}; in evaluation, of each image {"boxes": [n, 4], "scores": [n], "labels": int64 [n] and,
             where the network has them, "masks": bool [n, 1, h, w]}.
         """
-        images, sizes = batched(images, sizes)
+        is_padded, (images, sizes) = isinstance(images, Tensor) and sizes is None, batched(images, sizes)
         if self.training:
-            if targets is None:
-                raise ValueError("a detector in training mode needs targets; call eval() for its answers")
+            if targets is None or len(targets) != len(images):
+                given = "none" if targets is None else len(targets)
+                raise ValueError(f"{len(images)} images in training need as many targets, got {given}; eval() needs none")
+            sizes = content_sizes(targets, images) if is_padded else sizes
             totals = {name: loss.sum(0) for name, loss in self.image_losses(images, targets, sizes).items()}
             return {name: total / count.clamp(min=1) for name, (total, count) in totals.items()}
         originals = sizes if originals is None else originals
@@ -138,7 +138,7 @@ class Detector(DenseNetwork):
             targets, sizes: as of `forward`.
             sampled: take the loss of some anchors and regions, drawn at random; otherwise of all of them.
         """
-        sizes = whole_sizes(images) if sizes is None else sizes
+        sizes = content_sizes(targets, images) if sizes is None else sizes
         pyramid = self.forward_pyramid(self.forward_features(images))
         return self.losses_of(pyramid, self.forward_rpn(pyramid), targets, sizes, sampled=sampled)
 
@@ -183,12 +183,18 @@ class Detector(DenseNetwork):
                 f"a target has the labels {sorted(set(labels.tolist()))[:8]}; expected 0 to {self.num_classes - 1}, without "
                 "background"
             )
-        if not (boxes[:, 2:] > boxes[:, :2]).all():
-            raise ValueError("a target has boxes without area; expected x1 < x2 and y1 < y2")
+        if not boxes.isfinite().all() or not (boxes[:, 2:] > boxes[:, :2]).all():
+            raise ValueError("a target has boxes without area, or infinite ones; expected x1 < x2 and y1 < y2")
         has_masks = "masks" in target or not needs_masks
         if self.has_masks and (not has_masks or len(target.get("masks", boxes)) != len(boxes)):
             raise ValueError('a target has no masks; give "masks" [m, h, w], or train a detector of boxes alone')
         return {**target, "boxes": boxes.float()}
+
+
+def content_sizes(targets: Sequence[Target], images: Tensor) -> list[Size]:
+    """(h, w) of images [B, 3, H, W] without padding, where the targets say it: "size" int64 [2]; else there is none."""
+    whole = (images.shape[2], images.shape[3])
+    return [(int(target["size"][0]), int(target["size"][1])) if "size" in target else whole for target in targets]
 
 
 def whole_sizes(images: Tensor) -> list[Size]:
@@ -199,7 +205,11 @@ def whole_sizes(images: Tensor) -> list[Size]:
 def batched(images: Images, sizes: Sequence[Size] | None) -> tuple[Tensor, Sequence[Size]]:
     """A batch, and the sizes of its images without padding."""
     if isinstance(images, Tensor):
+        if images.ndim != 4:
+            raise ValueError(f"images are {list(images.shape)}; expected [B, 3, H, W], or a list of [3, h, w]")
         return images, whole_sizes(images) if sizes is None else sizes
+    if not images or any(image.ndim != 3 for image in images):
+        raise ValueError(f"a list of {len(images)} images; expected at least one, each [3, h, w]")
     own = [(image.shape[1], image.shape[2]) for image in images]
     H, W = (-(-max(sides) // CANVAS) * CANVAS for sides in zip(*own, strict=True))
     padded = [F.pad(image, (0, W - image.shape[2], 0, H - image.shape[1])) for image in images]
@@ -274,7 +284,7 @@ def build_detector(
         raise ValueError(f"score_threshold={score_threshold} is not possible for {head}; give 0 or more and less than 1")
     if fit is not None and (len(fit) != 2 or min(fit) < 1):
         raise ValueError(f"fit={fit} is not possible for {head}; give the longer and the shorter side in pixels")
-    is_narrow = max(backbone.channels[:3]) <= _NARROW
+    is_narrow = str(backbone.cfg.get("architecture", "")).endswith("_nano")
     parts = _HEADS[head]
     after = parts["proposals"].after if proposals is None else (proposals, proposals)
     network = Detector(

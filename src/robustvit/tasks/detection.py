@@ -26,7 +26,7 @@ from robustvit.tasks.base import Answer, SummaryMeasures, Task
 from robustvit.tasks.class_matching import ClassMismatchError, label_names_of
 from robustvit.tasks.detected import found_objects, given_objects
 from robustvit.tasks.detector_inputs import DetectorInputs, padded
-from robustvit.tasks.detector_targets import Objects, as_tensors, content_sizes, placed, resized_target
+from robustvit.tasks.detector_targets import Objects, as_tensors, placed, resized_target
 from robustvit.tasks.found_table import FoundTable
 from robustvit.tasks.marks import Mark
 from robustvit.tasks.notes import Note, other_classes_note
@@ -129,7 +129,7 @@ class Detection(ObjectScoring, Task):
 
     def forward(self, network: Any, images: Tensor, targets: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
         """Name of a loss -> [B, 2], see `Detector.image_losses`."""
-        return network.image_losses(images, targets, content_sizes(targets, images))
+        return network.image_losses(images, targets)
 
     def loss(self, answer: Mapping[str, Tensor], targets: Any) -> dict[str, Tensor]:
         """The losses of proposals and regions, each over all samples of the batch."""
@@ -213,8 +213,16 @@ class Detection(ObjectScoring, Task):
         return replace(self, classes=names, palette=palette, category_ids=ids)._of_model(network)
 
     def _of_model(self, network: nn.Module) -> Detection:
-        """With what the labels of a model that robustvit did not build mean."""
+        """With what the labels of a model that robustvit did not build mean.
+
+        Raises:
+            ValueError: the options are not for this kind of model.
+        """
         kind = self.inputs.labels
+        if self.inputs.fit is not None and not hasattr(network, "detect"):
+            raise ValueError(
+                f"fit={self.inputs.fit} is for detectors of robustvit; others resize images themselves. Leave it out"
+            )
         if hasattr(network, "detect"):
             if kind != "classes":
                 raise ValueError(f"labels={kind} is for models that robustvit did not build; leave it out")

@@ -13,7 +13,7 @@ from torch import Tensor
 from robustvit.data.object_annotations import LEAST_SIDE
 from robustvit.metrics.box_matching import Labelled
 
-__all__ = ["Objects", "as_tensors", "content_sizes", "learnable_objects", "placed", "resized_target"]
+__all__ = ["Objects", "as_tensors", "learnable_objects", "placed", "resized_target"]
 
 Objects = dict[str, np.ndarray]
 """boxes float32 [n, 4], labels int64 [n] and, where there are any, masks uint8 [n, H, W]; of an image on a canvas also size,
@@ -21,10 +21,11 @@ the (h, w) that it has there."""
 
 
 def learnable_objects(target: Labelled | Objects) -> Objects:
-    """Those of a whole image: no crowds, and nothing below 1 pixel in width or height, as published."""
+    """Those of a whole image: no crowds, and nothing without area or below 1 pixel in width or height, as published."""
     if not isinstance(target, Labelled):
         return target
-    kept = np.flatnonzero(~target.is_crowd & (target.boxes[:, 2:] - target.boxes[:, :2] >= LEAST_SIDE).all(1))
+    is_large = (target.boxes[:, 2:] - target.boxes[:, :2] >= LEAST_SIDE).all(1) & (target.areas > 0)
+    kept = np.flatnonzero(~target.is_crowd & is_large)
     made: Objects = {"boxes": target.boxes[kept].astype(np.float32), "labels": target.classes[kept].astype(np.int64)}
     if target.masks is not None:
         made["masks"] = target.masks.of(kept).dense().view(np.uint8)
@@ -45,12 +46,6 @@ def placed(target: Labelled | Objects, placement: Any) -> Objects:
 def as_tensors(target: Labelled | Objects) -> dict[str, Tensor]:
     """As a detector takes them."""
     return {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in learnable_objects(target).items()}
-
-
-def content_sizes(targets: Sequence[Mapping[str, Tensor]], images: Tensor) -> list[tuple[int, int]]:
-    """(h, w) of images [B, 3, H, W] without padding."""
-    whole = (images.shape[2], images.shape[3])
-    return [(int(target["size"][0]), int(target["size"][1])) if "size" in target else whole for target in targets]
 
 
 def resized_target(target: Mapping[str, Tensor], original: Sequence[int], size: Sequence[int]) -> dict[str, Tensor]:

@@ -101,7 +101,7 @@ class ObjectScoring(Scoring):
         images = (rows[0][f"{BOXES}labelled"][:, :, 0] > 0).sum(0)  # K
 
         def result(k: int) -> ClassResult:
-            scores = {key: [one[key][k] for one in found] for key in found[0]}
+            scores = {key: [one[key][k] for one in found] for key in found[0] if all(key in one for one in found)}
             return class_result(self.classes[k], int(images[k]), conditions, scores, by_corruption=True)
 
         return tuple(map(result, range(len(self.classes))))

@@ -37,6 +37,7 @@ def pool_regions(maps: Sequence[Tensor], strides: Sequence[int], boxes: Sequence
     for i, (level, stride) in enumerate(zip(maps, strides, strict=True)):
         places = (levels == i).nonzero().flatten()
         if len(places) or level.requires_grad:  # an unread map still gets its gradient, which is 0
-            own = roi_align(level, regions[places].to(level.dtype), side, 1 / stride, sampling_ratio=0, aligned=True)
+            # in float32 whatever the maps: half precision would move a box by pixels
+            own = roi_align(level.float(), regions[places].float(), side, 1 / stride, sampling_ratio=0, aligned=True)
             pooled = pooled.index_put((places,), own.to(pooled.dtype))
     return pooled

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 from itertools import cycle
 from pathlib import Path
 
@@ -83,15 +82,14 @@ def compare_pipeline(options: argparse.Namespace) -> None:
     config += ["model.img_size=192", "loop.device=cpu", "loop.batch_size=4", "schedule.epochs=1000", "augment.crop=multiscale"]
     config += ["augment.short_sides=[120, 160, 200]", "augment.long_side=333", "augment.first_short_sides=[100, 150]"]
     config += ["augment.crop_range=[96, 150]", "augment.photometric=true"]
-    with tempfile.TemporaryDirectory():
-        run, memory = (Run(rv.load_config(None, config), Workers(), torch.device("cpu")) for _ in range(2))
-        fresh = run.data.batches(4, epochs=1000)
-        made = cycle([update for update, _ in zip(memory.data.batches(4, epochs=1), range(8), strict=False)])
-        steps: dict[str, Step] = {
-            "pipeline": lambda: run.advance(next(fresh)),
-            "memory": lambda: memory.advance(next(made)),
-        }
-        times = medians(steps, 4 * options.repeats)
+    run, memory = (Run(rv.load_config(None, config), Workers(), torch.device("cpu")) for _ in range(2))
+    fresh = run.data.batches(4, epochs=1000)
+    made = cycle([update for update, _ in zip(memory.data.batches(4, epochs=1), range(8), strict=False)])
+    steps: dict[str, Step] = {
+        "pipeline": lambda: run.advance(next(fresh)),
+        "memory": lambda: memory.advance(next(made)),
+    }
+    times = medians(steps, 4 * options.repeats)
     print(f"pipeline: scenes at many sizes, four at a time, run at {times['memory'] / times['pipeline']:.2f}x ", end="")
     print("the speed of data in memory", flush=True)
 

@@ -14,6 +14,7 @@ import robustvit as rv
 from robustvit.models.dense_names import DETECTION_HEADS
 from robustvit.models.exporting import ExportError, export_program
 from robustvit.models.heads.roi_pooling import pool_regions
+from robustvit.models.saved_folder import save_weights
 
 FAMILIES = ["fan_hybrid_nano", "fan_vit_nano", "fan_swin_nano", "rvt_nano", "vit_nano", "resnet18"]
 CLASSES = 5
@@ -224,3 +225,12 @@ def test_exporting_says_to_export_the_backbone(tmp_path: Path) -> None:
     with refused(ExportError, "backbone"):
         export_program(detector("fan_hybrid_nano/faster_rcnn"), tmp_path / "x.pt2", torch.randn(1, 3, 64, 64))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_saved_folder_keeps_the_size_that_images_fit_into(tmp_path: Path) -> None:
+    network = detector("fan_hybrid_nano/faster_rcnn", fit=(128, 64))
+    options = dict(num_classes=CLASSES, fit=(128, 64), **SMALL)
+    save_weights(network, network.state_dict(), tmp_path, options, {}, "detection")
+    again = rv.create_model(f"local-dir:{tmp_path}", pretrained=True)
+    assert again.fit == (128, 64)
+    assert again.task == "detection"

@@ -98,6 +98,43 @@ def test_voc_without_the_xml_files_of_a_split_has_no_targets(tmp_path: Path) -> 
         open_objects(tmp_path).require_targets()
 
 
+@pytest.mark.parametrize(
+    ("images", "xml", "lists"),
+    [
+        ("images", "annotations", False),
+        ("images", "Annotations", True),
+        ("{}", "{}", False),
+        ("", "", False),
+    ],
+)
+def test_voc_files_are_found_where_others_put_them(tmp_path: Path, images: str, xml: str, lists: bool) -> None:
+    made = write_voc(tmp_path / "made")
+    root = tmp_path / "dataset"
+    for split in ("train", "val"):
+        for folder, place in (("JPEGImages", images), ("Annotations", xml)):
+            (root / place.format(split)).mkdir(parents=True, exist_ok=True)
+            for file in (made / folder).glob(f"{split}_*"):
+                shutil.copy(file, root / place.format(split))
+    if lists:
+        shutil.copytree(made / "ImageSets", root / "ImageSets")
+    samples, expected = open_objects(root), open_objects(made)
+    has_splits = lists or "{}" in images
+    assert (len(samples), len(open_objects(root, split="train"))) == ((2, 3) if has_splits else (5, 5))
+    found = {sample.id: sample.target().boxes.tolist() for sample in samples}
+    assert {sample.id: found[sample.id] for sample in expected} == {s.id: s.target().boxes.tolist() for s in expected}
+    assert samples.classes == expected.classes  # of all splits
+
+
+def test_images_of_voc_without_xml_file_are_named_where_no_list_leaves_them_out(tmp_path: Path) -> None:
+    write_voc(tmp_path, {"val": 2})
+    shutil.rmtree(tmp_path / "ImageSets")
+    (tmp_path / "Annotations/val_1.xml").unlink()
+    samples = quiet(tmp_path)
+    assert [sample.id for sample in samples] == ["val_0.jpg"]
+    assert len(samples.problems) == 1
+    assert "val_1" in samples.problems[0]
+
+
 BOMB = '<!DOCTYPE a [<!ENTITY b "bbbbbbbbbb"><!ENTITY c "&b;&b;&b;&b;&b;&b;">]>'
 
 
@@ -209,9 +246,9 @@ def test_a_description_may_name_folders_in_several_ways(tmp_path: Path, base: st
         ("names: 3\nval: images/val", ("3",)),
         ("names: [[a]]\nval: images/val", ("[['a']]",)),
         ("names: [a]\nval: {a: b}", ("val",)),
-        ("names: [a]\nval: nowhere", ()),
+        ("names: [a]\nval: [nowhere, neither]", ("nowhere, neither",)),
         ("names: [a]", ()),
-        ("names: [", ()),
+        ("names: [", ("line 1",)),
         ("- names", ("list",)),
         ("a: &a [b, b, b, b, b, b, b, b, b, b]\n" + "\n".join(f"x{k}: &x{k} [{'*a, ' * 9}*a]" for k in range(300)), ()),
         ("# " + "x" * 2**20, ()),
@@ -221,6 +258,16 @@ def test_a_description_that_cannot_be_understood_is_refused(tmp_path: Path, text
     write_yolo(tmp_path)
     (tmp_path / "data.yaml").write_text(text)
     with refused(LayoutError, tmp_path / "data.yaml", *values):
+        open_objects(tmp_path / "data.yaml")
+
+
+def test_folders_that_a_description_names_and_that_are_not_there_are_named(tmp_path: Path) -> None:
+    write_yolo(tmp_path)
+    (tmp_path / "data.yaml").write_text(f"{YAML}train: [images/train, images/more]\nval: images/gone\n")
+    with pytest.warns(UserWarning, match="images/more"):
+        samples = open_objects(tmp_path / "data.yaml", split="train")
+    assert (len(samples), len(samples.problems)) == (3, 1)
+    with refused(LayoutError, tmp_path / "data.yaml", "images/gone", "val"):
         open_objects(tmp_path / "data.yaml")
 
 

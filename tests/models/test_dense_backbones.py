@@ -9,6 +9,7 @@ import timm
 import torch
 from dense_weights import SEGMENTERS, dense_weights
 from refusals import refused
+from timm.models import FeatureInfo
 from timm.optim import create_optimizer_v2
 
 import robustvit as rv
@@ -112,3 +113,41 @@ def test_a_dense_network_is_built_where_gradients_are_off(mode: type) -> None:
 def test_weights_of_the_whole_and_of_the_backbone_exclude_each_other(tmp_path: Path) -> None:
     with refused(ValueError, "backbone_weights", "fan_hybrid_nano/segformer"):
         rv.create_model("fan_hybrid_nano/segformer", pretrained=True, backbone_weights=tmp_path / "classifier.pth")
+
+
+@pytest.mark.parametrize(
+    ("backbone", "stages"), [("mnasnet_small", 5), ("levit_128s", 3), ("ghostnet_050", 5), ("inception_v4", 5)]
+)
+def test_the_last_map_stands_for_stages_that_a_backbone_does_not_have(backbone: str, stages: int) -> None:
+    with torch.device("meta"):
+        network = segmenter(backbone)
+        levels = network.forward_features(torch.randn(1, 3, 224, 224))
+    assert len(levels) == len(network.channels) == len(network.strides) == 4
+    assert [level.shape[1] for level in levels] == list(network.channels)
+    assert len(set(zip(network.channels, network.strides, strict=True))) == min(4, stages)
+
+
+def test_maps_that_are_not_what_a_backbone_says_are_read_from_its_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    resnet = timm.models.resnet.ResNet
+    features = resnet.forward_intermediates
+    monkeypatch.setattr(resnet, "forward_intermediates", lambda *args, **how: [m[:, 1:] for m in features(*args, **how)])
+    levels = segmenter("resnet18").forward_features(torch.randn(1, 3, 64, 64))
+    assert [level.shape[1] for level in levels] == [64, 128, 256, 512]
+
+
+def test_a_backbone_without_the_channels_that_it_says_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    channels = FeatureInfo.channels
+    monkeypatch.setattr(FeatureInfo, "channels", lambda self, index=None: [c + 1 for c in channels(self, index)])
+    with refused(ValueError, "resnet18", "64", "65"):
+        segmenter("resnet18")
+
+
+def test_published_files_are_whole_and_of_their_own_shapes() -> None:
+    given = dense_weights(SEGMENTERS[PUBLISHED])
+    unread = next(name for name in given if ".cls_attn_blocks." in name and name.endswith("mlp.fc1.weight"))
+    with refused(CheckpointError, unread):
+        rv.from_official(PUBLISHED, {name: value for name, value in given.items() if name != unread})
+    with refused(CheckpointError, unread):
+        rv.from_official(PUBLISHED, {**given, unread: torch.zeros(3, 3)})
+    with refused(CheckpointError, "classifier.bias"):
+        rv.from_official(PUBLISHED, {**given, "decode_head.linear_pred.bias": torch.zeros(5)})

@@ -122,6 +122,7 @@ def test_masks_are_chosen_by_position_or_by_a_condition() -> None:
         ({"size": [3, 3], "counts": [9]}, ["3x3", "4x5"]),
         ({"size": [4, 5], "counts": [9, 3]}, ["4x5"]),
         ({"size": [4, 5], "counts": [21, -1]}, ["4x5"]),
+        ({"size": [4, 5], "counts": [2**62, 2**62, 2**62, 2**62, 20]}, ["4x5"]),
         ({"size": [4, 5], "counts": "\x01\x02"}, ["string"]),
         ({"size": [4, 5], "counts": ""}, ["string"]),
         ({"size": [4, 5], "counts": "e"}, ["string"]),

@@ -237,7 +237,7 @@ class ObjectFiles(ObjectSamples):
             there = image_size(file.image, ignore_orientation=self.ignore_orientation)
             if there != said:
                 is_turned = not self.ignore_orientation and image_size(file.image, ignore_orientation=True) == said
-                why = ": they are those of the image before its EXIF tag turns it, see --ignore-orientation"
+                why = ": that is before its EXIF tag turns it, see --ignore-orientation, in training data.ignore_orientation"
                 return f"{file.id} has {said[1]}x{said[0]} for {there[1]}x{there[0]} pixels{why if is_turned else ''}"
         return None
 

@@ -40,6 +40,7 @@ class DenseNetwork(OwnNetwork, nn.Module):
         num_classes: that it tells apart.
 
     Attributes:
+        unread_shapes: shapes of the tensors that the classifier has and that nothing here reads, by name.
         dropped_weights: names of tensors that the last weights loaded had, and that nothing reads.
         initialised: what was left over when the backbone was started from a classifier; None where it was not.
     """
@@ -55,7 +56,7 @@ class DenseNetwork(OwnNetwork, nn.Module):
         self.channels, self.strides = backbone.channels, backbone.strides
         self.multiple, self.only_size = backbone.multiple, backbone.only_size
         self.num_classes, self.num_features = num_classes, backbone.channels[-1]
-        self.unread = frozenset(f"{_PREFIX}{name}" for name in backbone.unused) | frozenset(self.unread_parts)
+        self.unread_shapes = {f"{_PREFIX}{name}": shape for name, shape in backbone.unused.items()}
         self.implied_args: dict[str, Any] = {}
         self.pretrained_cfg = self.default_cfg = {**backbone.cfg, "num_classes": num_classes}
 
@@ -119,8 +120,12 @@ class DenseNetwork(OwnNetwork, nn.Module):
         rest = {name: value for name, value in weights.items() if not name.startswith(_PREFIX)}
         native = {f"{_PREFIX}{name}": value for name, value in weight_rules(self.backbone).native_weights(own).items()}
         native |= self.from_published(rest)
-        self.dropped_weights = tuple(name for name in native if name in self.unread)
-        return {name: value for name, value in native.items() if name not in self.unread}
+        self.dropped_weights = tuple(name for name, value in native.items() if self._is_unread(name, value))
+        return {name: value for name, value in native.items() if name not in self.dropped_weights}
+
+    def _is_unread(self, name: str, value: Tensor) -> bool:
+        """Whether nothing reads it; one of another shape than the classifier's is unknown, and reported."""
+        return name in self.unread_parts or self.unread_shapes.get(name) == value.shape
 
     def initialise_backbone(self, source: str | Path | Mapping[str, Any], *, use_ema: bool = True) -> Initialised:
         """Starts the backbone from weights of a classifier: ours, published, or timm's.

@@ -71,6 +71,8 @@ PUBLISHED_FIT = (1333, 800)
 _STL = "stl_"
 _OTHER_NAMES = {"fan_base_12_p4_hybrid": "fan_base_16_p4_hybrid", "fan_large_12_p4_hybrid": "fan_large_16_p4_hybrid"}
 """What the authors' detection programs call their networks -> what the others call them."""
+_OF_CLASSIFIERS = ("backbone.norm.", "backbone.head.")
+"""What published dense networks do not have of a classifier."""
 
 
 def published_backbone(name: DenseName) -> str:
@@ -86,8 +88,9 @@ def _published_dense(
     """Its position encoding is not the classifier's, its levels are those of the authors' programs."""
     given = without_single_branch(weights_of(source, use_ema))
     arguments: dict[str, Any] = dict(paired_position=False)
-    if name.head != DETECTION_BACKBONE:
-        arguments["num_classes"] = _published_classes(given, detects=name.head in DETECTION_HEADS)
+    published = None if name.head == DETECTION_BACKBONE else _published_classes(given, detects=name.head in DETECTION_HEADS)
+    if published is not None:
+        arguments["num_classes"] = published
     if name.head == "setr_pup":
         arguments["auxiliary_units"] = 2 if "auxiliary_head.0.up_convs.1.0.conv.weight" in given else 1
     if name.head in DETECTION_HEADS:
@@ -97,9 +100,20 @@ def _published_dense(
     if num_classes is not None:
         arguments["num_classes"] = num_classes
     network = build_network(str(name), **{**arguments, **model_args})
-    load_weights(network, given)
+    load_weights(network, given, other_classes=num_classes not in (None, published))
+    _check_whole(network)
     network.implied_args = {key: value for key, value in arguments.items() if key != "num_classes"}  # also of its copies
     return network
+
+
+def _check_whole(network: Any) -> None:
+    """Raises CheckpointError where weights lack what nothing reads: then they are not the published file."""
+    lacking = [name for name in network.unread_shapes if name not in network.dropped_weights]
+    if lacking := [name for name in lacking if not name.startswith(_OF_CLASSIFIERS)]:
+        more = f" and {len(lacking) - 1} more" if lacking[1:] else ""
+        raise CheckpointError(
+            f"these weights lack {lacking[0]}{more}: nothing reads them, but published files have them; give the whole file"
+        )
 
 
 def _published_classes(weights: Mapping[str, Tensor], *, detects: bool) -> int:

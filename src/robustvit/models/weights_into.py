@@ -88,6 +88,7 @@ def load_weights(
     *,
     use_ema: bool = True,
     fresh: tuple[str, ...] = (),
+    other_classes: bool = True,
 ) -> tuple[str, ...]:
     """Loads a checkpoint into a network; strict but for a classifier of another number of classes, which starts fresh.
 
@@ -96,6 +97,7 @@ def load_weights(
         source: file or state dict, also as training programs wrap it.
         use_ema: take averaged weights where there are any.
         fresh: parts ("tap", "token_head", "classifier") that keep their initial values where the checkpoint has none of them.
+        other_classes: False refuses classifiers of another number of classes, too.
 
     Returns:
         The parts that did.
@@ -106,7 +108,7 @@ def load_weights(
     given = weights_of(source, use_ema)
     rules = weight_rules(network)
     weights, expected = rules.native_weights(given), dict(network.state_dict())
-    kept = _drop_other_classifiers(weights, expected, [*rules.classifiers, "token_head"])
+    kept = _drop_other_classifiers(weights, expected, [*rules.classifiers, "token_head"]) if other_classes else []
     for part in (*fresh, *rules.late_parts):
         if not _names_of(part, weights, rules.classifiers) and (ours := _names_of(part, expected, rules.classifiers)):
             kept.append(part)

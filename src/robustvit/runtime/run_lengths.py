@@ -176,7 +176,8 @@ def _read(segmentation: Any, size: tuple[int, int]) -> Runs:
         if given != tuple(size):
             raise ValueError(f"a segmentation of {_text(given)} pixels for an image of {_text(size)} (height x width)")
         runs = _decompressed(counts) if isinstance(counts, str | bytes) else np.asarray(counts, np.int64)
-        if runs.ndim != 1 or (runs < 0).any() or runs.sum() != size[0] * size[1]:
+        total = runs.sum(dtype=np.float64)  # a sum of integers may overflow into the right one, and `dense` trusts it
+        if runs.ndim != 1 or (runs < 0).any() or total != size[0] * size[1]:
             raise ValueError(f"the run lengths of a segmentation do not add up to the {_text(size)} pixels of its image")
         return runs
     if isinstance(segmentation, list | tuple) and segmentation and all(map(_is_polygon, segmentation)):

@@ -116,8 +116,8 @@ def _by_split(path: Path, files: Iterable[Path]) -> dict[str, Path]:
     for file in files:
         found.setdefault(split_of(file.stem), []).append(file)
     others = found.pop("", [])  # beside files of splits, others are something else
-    if not found:
-        return {"": others[0]} if len(others) == 1 else {}
+    if not found and others:
+        return {"": _meant(path, "", others)}
     return {split: _meant(path, split, files) for split, files in found.items()}
 
 
@@ -128,7 +128,8 @@ def _meant(path: Path, split: str, files: Sequence[Path]) -> Path:
     have = [file for file in files if any((base / _tag(file)).is_dir() for base in (path, path / "images"))]
     if len(have) == 1:
         return have[0]
-    raise LayoutError(f"{path} has several annotation files of {split} ({named([f.name for f in files])}); give one of them")
+    which = f"of {split} " if split else ""
+    raise LayoutError(f"{path} has several annotation files {which}({named([f.name for f in files])}); give one of them")
 
 
 def _file_of_images(path: Path) -> Path | None:

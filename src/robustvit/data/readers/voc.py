@@ -1,28 +1,26 @@
 """Reads Pascal VOC: an XML file with boxes for each image, and lists of the images of a split.
 
     JPEGImages/NAME.jpg + Annotations/NAME.xml      with ImageSets/Main/SPLIT.txt, or all in one split without it
+    images/NAME.jpg     + annotations/NAME.xml      the same, as others call the folders
+    SPLIT/NAME.jpg      + SPLIT/NAME.xml            as Roboflow exports it; SPLIT may be left out, as labelImg writes it
 
-also inside VOC2007 or VOC2012, inside VOCdevkit or not. Boxes are whole pixels counted from 1, the last one included. Objects
-marked as difficult are ignored: they become crowds, as COCO's rules of matching have them.
+The first also inside VOC2007 or VOC2012, inside VOCdevkit or not. Objects marked as difficult are ignored: they become crowds,
+as COCO's rules of matching have them.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from xml.etree import ElementTree
-from xml.parsers import expat
 
-from robustvit.data.files_below import files_below
 from robustvit.data.map_samples import named
-from robustvit.data.object_annotations import ObjectTable, Problems, Size, TableBuilder, known_sizes
+from robustvit.data.object_annotations import ObjectTable, Problems, TableBuilder, known_sizes
 from robustvit.data.object_samples import ObjectClasses, ObjectFile, ObjectFiles
 from robustvit.data.readers.class_folders import LayoutError
 from robustvit.data.readers.paired_files import by_key, missing_split, ordered
-from robustvit.data.readers.split_names import chosen_split
+from robustvit.data.readers.split_names import chosen_split, split_folders
+from robustvit.data.readers.voc_annotations import VocImage, read_annotations
 
 __all__ = ["VOC_CLASSES", "voc_list_objects", "voc_objects", "voc_split"]
 
@@ -32,36 +30,27 @@ VOC_CLASSES = (
     "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
 )
 # fmt: on
-IMAGES, ANNOTATIONS, LISTS = "JPEGImages", "Annotations", "ImageSets/Main"
-_MOST_BYTES = 2**22
-"""Of an XML file."""
-_CORNERS = ("xmin", "ymin", "xmax", "ymax")
+_FOLDERS = (("JPEGImages", "Annotations"), ("images", "annotations"), ("images", "Annotations"))
+"""Of images and of XML files."""
+LISTS = "ImageSets/Main"
+Said = Mapping[str, VocImage | str]
+"""Key of an image -> what its XML file says, or why it cannot be read."""
 
 
-class _XmlError(ValueError):
-    """An XML file that is damaged, or declares a document type."""
+@dataclass(frozen=True)
+class _Place:
+    """Where the images of a split lie, and their XML files; if `listed` is there, only the images of this list."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Object:
-    name: str
-    box: tuple[Any, ...]
-    is_difficult: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Annotated:
-    """What an XML file says about its image."""
-
-    size: Size | None
-    objects: tuple[_Object, ...]
+    images: Path
+    xml: Path
+    listed: Path | None = None
 
 
 def voc_objects(path: Path, split: str, *, ignore_orientation: bool = False) -> ObjectFiles | None:
-    """The images of a split; all where there are no lists.
+    """The images of a split; all where there are no splits.
 
     Args:
-        path: folder with JPEGImages and Annotations, or around it.
+        path: folder of the dataset, or around it.
         split: "train" (train or trainval); else val or test, the first that is there.
         ignore_orientation: see `read_image`.
 
@@ -71,92 +60,105 @@ def voc_objects(path: Path, split: str, *, ignore_orientation: bool = False) -> 
     Raises:
         LayoutError: there are several years, the split is missing, or there are no images.
     """
-    root = _root(path)
-    if root is None:
+    places = _places(path)
+    if not places:
         return None
-    lists = _lists(root)
-    if not lists:
-        return _read(root, path, None, ignore_orientation)
-    if split == "train" and "train" not in lists and "trainval" in lists:
-        return _read(root, path, lists["trainval"], ignore_orientation)
-    found = chosen_split(lists, split)
+    if split == "train" and "train" not in places and "trainval" in places:
+        return _read(places, "trainval", path, ignore_orientation)
+    found = chosen_split(places, split)
     if found is None:
-        raise missing_split(root / LISTS, split, list(lists))
-    return _read(root, path, lists[found], ignore_orientation)
+        raise missing_split(path, split, list(places))
+    return _read(places, found, path, ignore_orientation)
 
 
 def voc_split(path: Path, split: str, *, ignore_orientation: bool = False) -> ObjectFiles | None:
-    """The images of the list of just this name; None if `path` is no such folder.
+    """The images of the split of just this name; None if `path` is no such folder.
 
     Raises:
-        LayoutError: there is no such list, or see `voc_objects`.
+        LayoutError: there is no such split, or see `voc_objects`.
     """
-    root = _root(path)
-    if root is None:
+    places = _places(path)
+    if not places:
         return None
-    lists = _lists(root)
-    if split not in lists:
-        raise missing_split(root / LISTS, split, list(lists))
-    return _read(root, path, lists[split], ignore_orientation)
+    if split not in places:
+        raise missing_split(path, split, [name for name in places if name])
+    return _read(places, split, path, ignore_orientation)
 
 
 def voc_list_objects(file: Path, *, ignore_orientation: bool = False) -> ObjectFiles | None:
     """The images of a list, ImageSets/Main/SPLIT.txt; None if it is none."""
     root = file.absolute().parents[2] if len(file.absolute().parents) > 2 else None
-    if root is None or _root(root) != root or file.absolute().parent != root / LISTS:
+    if root is None or file.absolute().parent != root / LISTS or (pair := _pair(root)) is None:
         return None
-    return _read(root, file, file, ignore_orientation)
+    return _read({file.stem: _Place(*pair, file)}, file.stem, file, ignore_orientation)
+
+
+def _places(path: Path) -> dict[str, _Place]:
+    """Split -> where it is, the split "" for a dataset without any; empty if it is no such folder."""
+    if (root := _root(path)) is not None:
+        pair = _pair(root)
+        assert pair is not None
+        lists = {file.stem: file for file in sorted((root / LISTS).glob("*.txt")) if "_" not in file.stem}  # car_train.txt
+        return {split: _Place(*pair, listed) for split, listed in lists.items()} or {"": _Place(*pair)}
+    if _has_xml(path):
+        return {"": _Place(path, path)}
+    return {split: _Place(folder, folder) for split, folder in split_folders(path).items() if _has_xml(folder)}
 
 
 def _root(path: Path) -> Path | None:
-    """The folder that has JPEGImages and Annotations."""
+    """The folder that has a folder of images and one of XML files."""
     years = [folder for base in (path, path / "VOCdevkit") for folder in sorted(base.glob("VOC[0-9]*"))]
-    found = [folder for folder in (path, *years) if (folder / IMAGES).is_dir() and (folder / ANNOTATIONS).is_dir()]
+    found = [folder for folder in (path, *years) if _pair(folder) is not None]
     if len(found) > 1:
         raise LayoutError(f"{path} has {named([str(folder.relative_to(path)) for folder in found])}; give one of them")
     return found[0] if found else None
 
 
-def _lists(root: Path) -> dict[str, Path]:
-    """Split -> file; lists of single classes, car_train.txt, are none."""
-    return {file.stem: file for file in sorted((root / LISTS).glob("*.txt")) if "_" not in file.stem}
+def _pair(root: Path) -> tuple[Path, Path] | None:
+    """Folders of images and of XML files; those of Pascal VOC itself may have no files."""
+    for images, xml in ((root / images, root / xml) for images, xml in _FOLDERS):
+        if images.is_dir() and xml.is_dir() and (images.name == _FOLDERS[0][0] or _has_xml(xml)):
+            return images, xml
+    return None
 
 
-def _read(root: Path, path: Path, listed: Path | None, ignore_orientation: bool) -> ObjectFiles:
-    """The images of a list, or all that have an XML file."""
-    problems = Problems()
-    images, annotated = by_key(root / IMAGES), _annotated(root / ANNOTATIONS)
-    wanted = ordered(annotated) if listed is None else _names(listed)
+def _has_xml(folder: Path) -> bool:
+    return any(not file.name.startswith(".") for file in folder.glob("*.xml"))
+
+
+def _read(places: Mapping[str, _Place], split: str, path: Path, ignore_orientation: bool) -> ObjectFiles:
+    """The images of a split, or all that are there."""
+    problems, place = Problems(), places[split]
+    images, every = by_key(place.images), {one.xml: read_annotations(one.xml) for one in places.values()}
+    annotated = every[place.xml]
+    wanted = ordered({*images, *annotated}) if place.listed is None else _names(place.listed)
     keys = ordered(_present(wanted, images, annotated, problems))
     if not keys:
-        raise LayoutError(
-            f"{listed or root / ANNOTATIONS}: none of its {len(wanted)} images can be used: {'; '.join(problems.told())}"
-        )
-    files = [ObjectFile(images[key].as_posix(), root / IMAGES / images[key], row, key) for row, key in enumerate(keys)]
-    about = ObjectClasses(_classes(annotated))
+        where = place.listed or place.xml
+        raise LayoutError(f"{where}: none of its {len(wanted)} images can be used: {'; '.join(problems.told())}")
+    files = [ObjectFile(images[key].as_posix(), place.images / images[key], row, key) for row, key in enumerate(keys)]
+    about = ObjectClasses(_classes(every.values()))
     has_targets = any(key in annotated for key in keys)  # those of a test set may be withheld as a whole
-    table = _table(root, files, annotated, about, problems, ignore_orientation) if has_targets else None
+    table = _table(place.xml, files, annotated, about, problems, ignore_orientation) if has_targets else None
     return ObjectFiles(
         files,
         str(path),
         about,
         table,
         problems=problems.told(),
-        expected=f"{root / ANNOTATIONS}/NAME.xml",
+        expected=f"{place.xml}/NAME.xml",
         ignore_orientation=ignore_orientation,
     )
 
 
-def _present(
-    wanted: Sequence[str], images: Mapping[str, Path], annotated: Mapping[str, _Annotated | str], problems: Problems
-) -> list[str]:
+def _present(wanted: Sequence[str], images: Mapping[str, Path], annotated: Said, problems: Problems) -> list[str]:
     """Those of the wanted images that are there and, if any is, annotated."""
     has_targets = any(key in annotated for key in wanted)
     found = []
     for key in wanted:
         about = annotated.get(key)
         if key not in images:
-            problems.add("images whose file is missing, left out", f"{IMAGES}/{key}.jpg")
+            problems.add("images whose file is missing, left out", f"{key}.jpg")
         elif isinstance(about, str):
             problems.add("images whose XML file cannot be read, left out", f"{key}.xml: {about}")
         elif has_targets and about is None:
@@ -167,20 +169,19 @@ def _present(
 
 
 def _table(
-    root: Path,
+    where: Path,
     files: Sequence[ObjectFile],
-    annotated: Mapping[str, _Annotated | str],
+    annotated: Said,
     about: ObjectClasses,
     problems: Problems,
     ignore_orientation: bool,
 ) -> ObjectTable:
-    said = [annotated[str(file.image_id)] for file in files]
-    sizes = [one.size for one in said if isinstance(one, _Annotated)]
-    known = known_sizes(sizes, [file.image for file in files], ignore_orientation=ignore_orientation)
-    builder = TableBuilder(root / ANNOTATIONS, known, problems)
+    said = [one for file in files if isinstance(one := annotated[str(file.image_id)], VocImage)]
+    sizes, paths = [one.size for one in said], [file.image for file in files]
+    builder = TableBuilder(where, known_sizes(sizes, paths, ignore_orientation=ignore_orientation), problems)
     indices = {name: index for index, name in enumerate(about.names)}
     for file, one in zip(files, said, strict=True):
-        for number, thing in enumerate(one.objects if isinstance(one, _Annotated) else (), 1):
+        for number, thing in enumerate(one.objects, 1):
             name = f"object {number} of {file.image_id}.xml"
             if thing.name:
                 builder.add(file.row, indices[thing.name], thing.box, name, is_crowd=thing.is_difficult)
@@ -198,71 +199,8 @@ def _names(listed: Path) -> list[str]:
     return found
 
 
-def _classes(annotated: Mapping[str, _Annotated | str]) -> tuple[str, ...]:
+def _classes(every: Iterable[Said]) -> tuple[str, ...]:
     """Those of Pascal VOC, unless there is another one in any split: then all names, sorted."""
-    files = [about for about in annotated.values() if isinstance(about, _Annotated)]
-    found = {thing.name for about in files for thing in about.objects if thing.name}
+    images = [about for said in every for about in said.values() if isinstance(about, VocImage)]
+    found = {thing.name for about in images for thing in about.objects if thing.name}
     return VOC_CLASSES if found <= set(VOC_CLASSES) else tuple(sorted(found))
-
-
-def _annotated(folder: Path) -> dict[str, _Annotated | str]:
-    """Key of an image -> what its XML file says, or why it cannot be read; of all splits, as they share their classes."""
-    found: dict[str, _Annotated | str] = {}
-    for path in files_below(folder):
-        if path.suffix.lower() == ".xml":
-            try:
-                found[path.with_suffix("").as_posix()] = _parsed(_tree(folder / path))
-            except (_XmlError, OSError) as error:
-                found[path.with_suffix("").as_posix()] = str(error)
-    return found
-
-
-def _parsed(tree: ElementTree.Element) -> _Annotated:
-    if tree.tag != "annotation":
-        raise _XmlError(f"it begins with <{tree.tag[:40]}>, not <annotation>")
-    sides = [_integer(tree.findtext(f"size/{side}")) for side in ("height", "width")]
-    size = (sides[0], sides[1]) if min(sides) > 0 else None
-    return _Annotated(size, tuple(map(_object, tree.findall("object"))))
-
-
-def _object(node: ElementTree.Element) -> _Object:
-    name = (node.findtext("name") or "").strip()
-    x1, y1, x2, y2 = (_number(node.findtext(f"bndbox/{corner}")) for corner in _CORNERS)
-    return _Object(name, (x1 - 1, y1 - 1, x2, y2), (node.findtext("difficult") or "").strip() == "1")
-
-
-def _number(text: str | None) -> float:
-    try:
-        return float(text or "nan")
-    except ValueError:
-        return float("nan")
-
-
-def _integer(text: str | None) -> int:
-    """0 for what is no whole number that a side can have."""
-    found = re.fullmatch(r"\s*(\d{1,9})(\.0*)?\s*", text or "")
-    return int(found[1]) if found else 0
-
-
-def _tree(path: Path) -> ElementTree.Element:
-    """The elements of an XML file. One with a document type is refused: entities in it may stand for gigabytes.
-
-    Raises:
-        _XmlError: it is damaged, too large, or has a document type.
-    """
-    if path.stat().st_size > _MOST_BYTES:
-        raise _XmlError(f"it has more than {_MOST_BYTES:,} bytes")
-    builder, parser = ElementTree.TreeBuilder(), expat.ParserCreate()
-
-    def refuse(*_: Any) -> None:
-        raise _XmlError("it declares a document type")
-
-    parser.StartDoctypeDeclHandler = refuse
-    parser.StartElementHandler = lambda tag, attributes: builder.start(tag, attributes)
-    parser.EndElementHandler = lambda tag: builder.end(tag)
-    parser.CharacterDataHandler = builder.data
-    try:
-        parser.Parse(path.read_bytes(), True)
-        return builder.close()
-    except (expat.ExpatError, AssertionError, ValueError) as error:
-        raise _XmlError(str(error)) from error

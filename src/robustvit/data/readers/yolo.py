@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from robustvit.data.files_below import files_below
@@ -41,10 +41,17 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Dataset:
-    """Places by split, the split "" for a dataset without any, and the names of the classes, if they are known."""
+    """What a dataset has.
+
+    Attributes:
+        places: by split; the split "" for a dataset without any.
+        names: of the classes, if they are known.
+        absent: split -> what its description names, and is not there.
+    """
 
     places: Mapping[str, Sequence[_Place]]
     names: tuple[str, ...] | None
+    absent: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def yolo_objects(path: Path, split: str, *, ignore_orientation: bool = False) -> ObjectFiles | None:
@@ -91,6 +98,9 @@ def yolo_split(path: Path, split: str, *, ignore_orientation: bool = False) -> O
 def _of_split(dataset: _Dataset, path: Path, split: str, ignore_orientation: bool) -> ObjectFiles:
     found = chosen_split(dataset.places, split)
     if found is None:
+        absent = chosen_split([name for name, given in dataset.absent.items() if given], split)
+        if absent is not None:
+            raise LayoutError(f"{path} names {', '.join(dataset.absent[absent])} for {absent}, which is not there; correct it")
         raise missing_split(path, split, list(dataset.places))
     return _read(dataset, found, path, ignore_orientation)
 
@@ -100,7 +110,7 @@ def _described(description: YoloDescription) -> _Dataset:
         split: [_Place(folder, _labels_of(folder), listed) for folder, listed in found]
         for split, found in description.images.items()
     }
-    return _Dataset(places, description.names)
+    return _Dataset(places, description.names, description.absent)
 
 
 def _dataset(path: Path) -> _Dataset | None:
@@ -168,6 +178,8 @@ def _read(dataset: _Dataset, split: str, path: Path, ignore_orientation: bool) -
     problems = Problems()
     images: dict[str, Path] = {}
     texts: dict[str, Path] = {}
+    for given in dataset.absent.get(split, ()):
+        problems.add("folders and lists that are missing, left out", given)
     for place in dataset.places[split]:
         here = _images_of(place, problems)
         if twice := sorted(here.keys() & images.keys()):

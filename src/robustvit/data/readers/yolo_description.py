@@ -40,12 +40,14 @@ class YoloDescription:
 
     Attributes:
         path: of the file.
-        images: split -> where its images are.
+        images: split -> where its images are, for splits of which something is there.
+        absent: split -> folders and lists that it names, and that are not there.
         names: of the classes; None where it does not say them.
     """
 
     path: Path
     images: Mapping[str, tuple[ImageFolder, ...]]
+    absent: Mapping[str, tuple[str, ...]]
     names: tuple[str, ...] | None
 
 
@@ -68,10 +70,17 @@ def described(file: Path) -> YoloDescription:
         LayoutError: it cannot be understood, or names no folder that is there.
     """
     stored = _stored(file)
-    images = {split: found for split in SPLIT_NAMES if (found := tuple(_image_folders(file, stored, split)))}
-    if not images:
-        raise LayoutError(f"{file} names no images that are there; expected {EXPECTED}, below path: or beside the file")
-    return YoloDescription(file, images, _names(file, stored.get("names")))
+    places = {
+        split: {given: _image_folder(file, stored, given) for given in _given(file, stored, split)} for split in SPLIT_NAMES
+    }
+    there = {split: tuple(found for found in own.values() if found is not None) for split, own in places.items()}
+    absent = {split: tuple(given for given, found in own.items() if found is None) for split, own in places.items()}
+    if not any(there.values()):
+        named = ", ".join(given for own in absent.values() for given in own)
+        told = f"names {named[:200]}, and nothing of it is there" if named else "names no images"
+        raise LayoutError(f"{file} {told}; expected {EXPECTED}, below path: or beside the file")
+    images = {split: found for split, found in there.items() if found}
+    return YoloDescription(file, images, absent, _names(file, stored.get("names")))
 
 
 def _stored(file: Path) -> dict[Any, Any]:
@@ -80,23 +89,28 @@ def _stored(file: Path) -> dict[Any, Any]:
     try:
         stored = read_yaml(file.read_text(encoding="utf-8-sig"))
     except (YamlTextError, UnicodeDecodeError) as error:
-        raise LayoutError(f"{file} is no YAML: {str(error)[:100]}; expected {EXPECTED}") from error
+        told = " ".join(str(error).replace('in "<unicode string>", ', "").split())
+        raise LayoutError(f"{file} is no YAML ({told[:120]}); expected {EXPECTED}") from error
     if not isinstance(stored, dict):
         raise LayoutError(f"{file} holds a {type(stored).__name__}; expected {EXPECTED}")
     return stored
 
 
-def _image_folders(file: Path, stored: Mapping[Any, Any], split: str) -> Iterator[ImageFolder]:
-    """Where the images of a split are, of what is there."""
+def _given(file: Path, stored: Mapping[Any, Any], split: str) -> Iterator[str]:
+    """What it says about where the images of a split are."""
     entry = next((stored[name] for name in SPLIT_NAMES[split] if stored.get(name)), None)
     for given in entry if isinstance(entry, list) else [entry] if entry is not None else []:
         if not isinstance(given, str):
             raise LayoutError(f"{file}: {split} is {str(given)[:60]!r}; expected a folder of images")
-        place = _found(file, stored.get("path"), given)
-        if place is not None and place.is_dir():
-            yield ImageFolder(place)
-        elif place is not None and place.suffix == ".txt":
-            yield _listed(place)
+        yield given
+
+
+def _image_folder(file: Path, stored: Mapping[Any, Any], given: str) -> ImageFolder | None:
+    """A folder of images, or those that a text file lists; None where there is neither."""
+    place = _found(file, stored.get("path"), given)
+    if place is not None and place.is_dir():
+        return ImageFolder(place)
+    return _listed(place) if place is not None and place.suffix == ".txt" else None
 
 
 def _listed(file: Path) -> ImageFolder:

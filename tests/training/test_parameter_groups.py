@@ -40,7 +40,7 @@ def test_groups_of_a_segmenter_are_the_published_ones(found: dict[str, set[str]]
     network = rv.create_model("fan_hybrid_tiny/segformer", num_classes=19, paired_position=False)
     kinds = list(PUBLISHED)
     marked = {name: torch.full((1,), float(kinds.index(kind))) for kind in kinds for name in PUBLISHED[kind]}
-    ours = network.native_weights(marked)
+    ours = {name: value for name, value in network.native_weights(marked).items() if name not in network.unread_shapes}
     assert set(ours) == {name for names in found.values() for name in names}
     for kind, names in found.items():
         assert {kinds[int(value)] for name in names for value in ours[name].tolist()} == {kind}

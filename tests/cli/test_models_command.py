@@ -72,7 +72,7 @@ def test_weights_give_address_scores_and_what_to_do(capsys: pytest.CaptureFixtur
     for w in chosen:
         assert f"fan_hybrid_tiny.{w.tag}" in shown
         assert (w.url or w.how_to_get()) in shown
-    assert "imagenet_c_acc 57.4" in shown
+    assert "imagenet_c_fan17 57.4" in shown
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def corrupt(
         source: folder with the images: SRC/CLASS/IMAGE; for cityscapes ..._leftImg8bit files at any depth; for coco any.
         destination: folder for DST/CORRUPTION/SEVERITY/... (coco: DST/CORRUPTION_SEVERITY/...), manifest and checksums.
         layout: imagenet crops to 224 pixels and writes JPEG; cityscapes and coco keep size and format.
-        names: corruptions, or groups: all19, common15, extra4, noise, blur, weather, digital.
+        names: corruptions, or groups: all19, common15, extra4, fan17, noiseless12, noise, blur, weather, digital.
         severities: some of 1 to 5.
         size: side of the square that images are cropped to (imagenet: 224).
         whole: do not crop (always so for cityscapes and coco).

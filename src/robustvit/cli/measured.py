@@ -50,6 +50,9 @@ class MeasureOptions:
         num_classes: outputs of the network; by default those of the weights.
         protocol: preprocessing, one of `PROTOCOLS`; by default the suite's own.
         img_size: height and width of the input; by default the network's. Segmenters and detectors take images as they are.
+        crop_pct: share of the shorter side that the centre crop keeps, where images are resized and cropped as the network was
+            published; 0.875 resizes to 256 pixels for 224. By default the network's own; imagenet-c on disk is never resized.
+        interpolation: of that resizing: nearest, bilinear, bicubic or lanczos; by default the network's own.
         seed: of corruptions, attacks, subset and intervals.
         ignore_orientation: take pixels as stored, ignoring the EXIF tag, as published numbers do; this is always so for
             imagenet-a, imagenet-r and imagenet-c on disk.
@@ -70,6 +73,8 @@ class MeasureOptions:
     num_classes: Annotated[int | None, tyro.conf.arg(metavar="K")] = None
     protocol: Annotated[str | None, tyro.conf.arg(metavar="NAME", help=PROTOCOL_HELP)] = Settings.protocol
     img_size: Annotated[tuple[int, int] | None, tyro.conf.arg(metavar="H W")] = Settings.size
+    crop_pct: Annotated[float | None, tyro.conf.arg(metavar="SHARE")] = Settings.crop_pct
+    interpolation: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = Settings.interpolation
     seed: int = Settings.seed
     ignore_orientation: bool = Settings.ignore_orientation
     batch_size: Annotated[int | None, tyro.conf.arg(metavar="B")] = None

@@ -88,11 +88,15 @@ CORRUPTIONS: Registry[Corruption] = Registry("robustvit.corruptions", PUBLISHED)
 def corruption_names(group: str = "common15") -> tuple[str, ...]:
     """The names in "common15", "extra4", "all19", or of the common ones in "noise", "blur", "weather" or "digital".
 
-    These are the published sets, whatever is installed; "all" has the corruptions of plug-ins besides.
+    "fan17" are those behind the ImageNet-C accuracy of FAN and STL: all but zoom_blur and elastic_transform. "noiseless12" are
+    those behind AFAT's mCE without noise: the common ones without the three noises. These are the published sets, whatever is
+    installed; "all" has the corruptions of plug-ins besides.
     """
     common = tuple(c.name for c in PUBLISHED.values() if c.common)
     groups = {"common15": common, "extra4": tuple(n for n in PUBLISHED if n not in common), "all19": tuple(PUBLISHED)}
     groups |= {g: tuple(n for n in common if PUBLISHED[n].group == g) for g in GROUPS}
+    groups["fan17"] = tuple(n for n in PUBLISHED if n not in ("zoom_blur", "elastic_transform"))
+    groups["noiseless12"] = tuple(n for n in common if n not in groups["noise"])
     groups["all"] = tuple(CORRUPTIONS)
     if group not in groups:
         raise ValueError(f"there is no group of corruptions {group!r}; choose one of {', '.join(groups)}")

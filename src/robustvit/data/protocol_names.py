@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["PROTOCOLS"]
+__all__ = ["INTERPOLATIONS", "PROTOCOLS"]
+
+INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos")
+"""How images are resized, by the names that timm gives Pillow's filters."""
 
 PROTOCOLS = {
     "model": "what the network was published with: short side to size / crop_pct, centre crop",

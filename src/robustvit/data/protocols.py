@@ -14,16 +14,11 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from robustvit.data.protocol_names import PROTOCOLS
+from robustvit.data.protocol_names import INTERPOLATIONS, PROTOCOLS
 
 __all__ = ["PROTOCOLS", "Protocol", "protocol_of"]
 
-_FILTERS = {
-    "nearest": Image.Resampling.NEAREST,
-    "bilinear": Image.Resampling.BILINEAR,
-    "bicubic": Image.Resampling.BICUBIC,
-    "lanczos": Image.Resampling.LANCZOS,
-}
+_FILTERS = {name: Image.Resampling[name.upper()] for name in INTERPOLATIONS}
 
 
 @dataclass(frozen=True)
@@ -82,13 +77,26 @@ def _scaled(size: tuple[int, int], short_side: int) -> tuple[int, int]:
     return int(short_side * width / height), short_side
 
 
-def protocol_of(name: str, model: nn.Module, size: tuple[int, int] | None = None) -> Protocol:
+def protocol_of(
+    name: str,
+    model: nn.Module,
+    size: tuple[int, int] | None = None,
+    *,
+    crop_pct: float | None = None,
+    interpolation: str | None = None,
+) -> Protocol:
     """The protocol `name` for this network.
 
     Args:
         name: of `PROTOCOLS`.
         model: a timm network, whose `pretrained_cfg` says what it was published with.
         size: (H, W) other than the network's own.
+        crop_pct: of "model", other than the network's own: the share of the shorter side that the centre crop keeps. 0.875
+            resizes to 256 pixels for an input of 224.
+        interpolation: of "model" and "squash", other than their own.
+
+    Raises:
+        ValueError: there is no such protocol, the network says what cannot be, or the crop has no meaning for this size.
     """
     if name not in PROTOCOLS:
         raise ValueError(f"there is no protocol {name!r}; choose one of {', '.join(PROTOCOLS)}")
@@ -96,14 +104,18 @@ def protocol_of(name: str, model: nn.Module, size: tuple[int, int] | None = None
     H, W = size or _input_size(cfg, type(model).__name__)
     if name == "imagenet-c":
         return Protocol(name, (H, W), short_side=round(max(H, W) * 256 / 224))
+    if name == "squash":
+        return Protocol(name, (H, W), interpolation=interpolation or Protocol.interpolation)
     if name != "model":
         return Protocol(name, (H, W))
-    interpolation = cfg.get("interpolation") or "bicubic"
+    interpolation = interpolation or cfg.get("interpolation") or "bicubic"
     if interpolation not in _FILTERS:
         raise ValueError(f"pretrained_cfg says interpolation={interpolation!r}; expected one of {', '.join(_FILTERS)}")
-    if cfg.get("crop_mode") == "squash" or H != W:
+    if crop_pct is not None and H != W:
+        raise ValueError(f"crop_pct={crop_pct:g} is for square inputs, and this network takes {H}x{W}; leave it out")
+    if H != W or (cfg.get("crop_mode") == "squash" and crop_pct is None):
         return Protocol("squash", (H, W), interpolation=interpolation)
-    crop_pct = cfg.get("test_crop_pct") or cfg.get("crop_pct") or 0.875
+    crop_pct = crop_pct or cfg.get("test_crop_pct") or cfg.get("crop_pct") or 0.875
     if not _are_numbers([crop_pct], 1) or not 0.01 <= crop_pct <= 100:
         raise ValueError(f"pretrained_cfg says crop_pct={crop_pct!r}; expected a share such as 0.9")
     return Protocol(name, (H, W), short_side=math.floor(H / crop_pct), interpolation=interpolation)

@@ -11,6 +11,7 @@ from robustvit.evaluation.passes import Pass
 from robustvit.evaluation.settings import Settings
 from robustvit.evaluation.suites.in_memory import plan_in_memory
 from robustvit.evaluation.suites.registry import check_suites
+from robustvit.evaluation.suites.suite import Suite
 from robustvit.models.functions import FunctionNetwork
 
 __all__ = ["plan"]
@@ -40,7 +41,7 @@ def plan(network: nn.Module, settings: Settings) -> list[Pass]:
         raise ValueError(f"{task.name} has no table of predictions; leave --predictions out")
     together = [suite for suite in asked if suite.shares_pass(settings)]
     passes = plan_in_memory(network, settings, together) if together or settings.attacks else []
-    passes += [suite.plan(network, settings) for suite in asked if suite not in together]
+    passes += [first.plan_with(others, network, settings) for first, *others in _groups(asked, together)]
     for planned in passes:
         if planned.is_of_images:
             _try_samples(planned)
@@ -48,8 +49,32 @@ def plan(network: nn.Module, settings: Settings) -> list[Pass]:
     return passes
 
 
+def _groups(asked: Sequence[Suite], left_out: Sequence[Suite]) -> list[list[Suite]]:
+    """The suites besides `left_out`, those of one pass together."""
+    groups: list[list[Suite]] = []
+    for suite in asked:
+        if suite in left_out:
+            continue
+        group = next((group for group in groups if group[0].joins(suite)), None)
+        if group is None:
+            groups.append([suite])
+        else:
+            group.append(suite)
+    return groups
+
+
 def _check_used(settings: Settings, passes: Sequence[Pass]) -> None:
-    """Raises ValueError for options about corruptions where none are made."""
+    """Raises ValueError for options that no pass uses."""
+    protocols = {planned.protocol.name for planned in passes}
+    for flag, value, used_by in (
+        ("--crop-pct (crop_pct)", settings.crop_pct, {"model"}),
+        ("--interpolation (interpolation)", settings.interpolation, {"model", "squash"}),
+    ):
+        if value is not None and not protocols & used_by:
+            raise ValueError(
+                f"{flag} is for the protocol {' or '.join(sorted(used_by))}, and images become the input by "
+                f"{' and '.join(sorted(protocols))} here; leave it out, or give --protocol model"
+            )
     made = [planned.describe_corruption() for planned in passes]
     if settings.channel_order != Settings.channel_order and not any("channel_order" in about for about in made):
         raise ValueError("--bgr (channel_order) is about corruptions that are made in memory, and none are; leave it out")

@@ -44,7 +44,8 @@ def protocol_for(network: nn.Module, settings: Settings, own: str, *, published:
         published: the files are published ones, whose numbers were made without regard to EXIF tags.
     """
     default = settings.task.protocol or own_protocol(network, settings.size, own)
-    protocol = protocol_of(settings.protocol or default, network, settings.size)
+    how: Any = dict(crop_pct=settings.crop_pct, interpolation=settings.interpolation)
+    protocol = protocol_of(settings.protocol or default, network, settings.size, **how)
     return replace(protocol, ignore_orientation=published or settings.ignore_orientation)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from robustvit.corruptions.parameters import SEVERITIES
+from robustvit.data.protocol_names import INTERPOLATIONS
 
 if TYPE_CHECKING:
     from robustvit.attacks.attack import Attack
@@ -33,6 +34,8 @@ class Options(TypedDict, total=False):
         protocol: of `PROTOCOLS`; by default the suite's own ("model", or what its files were made for). The films of
             "imagenet-p" have a fixed one.
         size: (H, W) of the input, other than the network's own.
+        crop_pct, interpolation: of the protocol "model", other than the network's own: the share of the shorter side that the
+            centre crop keeps (0.875 resizes to 256 pixels for 224), and "nearest", "bilinear", "bicubic" or "lanczos".
         ignore_orientation: take pixels as they are stored, as published programs do. Otherwise images are set upright by the
             EXIF tag of cameras; but never those of "imagenet-a", "imagenet-r" and "imagenet-c" on disk.
         batch_size: images at once; by default what the task says.
@@ -52,6 +55,8 @@ class Options(TypedDict, total=False):
     seed: int
     protocol: str | None
     size: tuple[int, int] | None
+    crop_pct: float | None
+    interpolation: str | None
     ignore_orientation: bool
     batch_size: int | None
     jpeg: bool
@@ -81,6 +86,8 @@ class Settings:
     seed: int = 0
     protocol: str | None = None
     size: tuple[int, int] | None = None
+    crop_pct: float | None = None
+    interpolation: str | None = None
     ignore_orientation: bool = False
     batch_size: int = 32
     jpeg: bool = True
@@ -101,6 +108,10 @@ class Settings:
         if not self.severities or not set(self.severities) <= set(SEVERITIES):
             given = ", ".join(map(str, self.severities)) or "none"
             raise ValueError(f"severity {given} is not possible; give some of {', '.join(map(str, SEVERITIES))}")
+        if self.crop_pct is not None and not 0.01 <= self.crop_pct <= 1:
+            raise ValueError(f"crop_pct={self.crop_pct!r} is not possible; give a share such as 0.875, at most 1")
+        if self.interpolation not in (None, *INTERPOLATIONS):
+            raise ValueError(f"interpolation={self.interpolation!r} is not possible; give {', '.join(INTERPOLATIONS)}")
         if self.frost_folder is not None:
             from robustvit.corruptions.frost_textures import frost_textures
 

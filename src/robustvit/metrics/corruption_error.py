@@ -1,4 +1,4 @@
-"""Corruption error (CE), its mean over the 15 common corruptions (mCE), and both relative to the clean error.
+"""Corruption error (CE), its mean over the 15 common corruptions (mCE) or some of them, and both relative to the clean error.
 
 `E[c,s]` are the errors of the network, `A[c,s]` those of the baseline, `E0` and `A0` the clean errors. `ce`, `mce`,
 `relative_ce` and `relative_mce` are the definitions, over arrays; the other functions check what they are given and call
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from robustvit.corruptions.parameters import SEVERITIES
+from robustvit.corruptions.registry import corruption_names
 from robustvit.metrics.alexnet import ALEXNET_ERRORS, ALEXNET_EXTRA_ERRORS, ErrorTable, ValueTable
 from robustvit.metrics.arrays import ArrayLike, FloatArray, IntArray, require_fractions, require_names, to_floats
 from robustvit.metrics.bootstrap import Statistic
@@ -77,11 +78,22 @@ def corruption_errors(
 
 
 def mean_corruption_error(
-    errors: Errors, *, baseline: ErrorTable = ALEXNET_ERRORS, severities: Sequence[int] = SEVERITIES
+    errors: Errors,
+    *,
+    corruption_set: str | None = None,
+    baseline: ErrorTable = ALEXNET_ERRORS,
+    severities: Sequence[int] = SEVERITIES,
 ) -> float:
-    """mCE: the mean of `CE_c` over the corruptions of the baseline, all of which must be given. Others are left out."""
-    names = [*baseline.errors]
-    require_names(errors, names, "mCE")
+    """mCE: the mean of `CE_c` over the corruptions of the baseline, all of which must be given. Others are left out.
+
+    Args:
+        errors: corruption -> errors at `severities`.
+        corruption_set: the mean is over this set alone, such as "noiseless12": AFAT's mCE without noise.
+        baseline: what to divide by.
+        severities: as for `corruption_errors`.
+    """
+    names = _counting(baseline, corruption_set)
+    require_names(errors, names, "mCE" if corruption_set is None else f"mCE over {corruption_set}")
     return float(mce(_table(errors, names, severities), _baseline_table(baseline, names, severities)))
 
 
@@ -105,15 +117,19 @@ def relative_mean_corruption_error(
     return float(relative_mce(lost, _baseline_table(baseline, names, severities), baseline.clean_error))
 
 
-def mean_corruption_error_of(cells: Sequence[Cell], *, baseline: ErrorTable = ALEXNET_ERRORS) -> Statistic:
-    """mCE as a statistic; needs the cells of every corruption of the baseline at all five severities."""
-    rows, table = _baseline_positions(cells, baseline), _baseline_table(baseline, [*baseline.errors], SEVERITIES)
+def mean_corruption_error_of(
+    cells: Sequence[Cell], *, corruption_set: str | None = None, baseline: ErrorTable = ALEXNET_ERRORS
+) -> Statistic:
+    """mCE as a statistic; needs the cells of every corruption of the baseline, or of the set, at all five severities."""
+    names = _counting(baseline, corruption_set)
+    rows, table = _positions(cells, names), _baseline_table(baseline, names, SEVERITIES)
     return lambda accuracies: mce(1 - accuracies[..., rows], table)
 
 
 def relative_mean_corruption_error_of(cells: Sequence[Cell], *, baseline: ErrorTable = ALEXNET_ERRORS) -> Statistic:
     """Relative mCE as a statistic; needs the clean cell as well."""
-    rows, table = _baseline_positions(cells, baseline), _baseline_table(baseline, [*baseline.errors], SEVERITIES)
+    names = _counting(baseline, None)
+    rows, table = _positions(cells, names), _baseline_table(baseline, names, SEVERITIES)
     clean = clean_accuracy_of(cells)
 
     def score(accuracies: FloatArray) -> FloatArray:
@@ -129,9 +145,23 @@ def extra_corruption_errors(errors: Errors, *, baseline: ValueTable = ALEXNET_EX
     return {corruption: float(row.mean() / baseline.values[corruption]) for corruption, row in given.items()}
 
 
-def _baseline_positions(cells: Sequence[Cell], baseline: ErrorTable) -> IntArray:
-    """[corruptions, severities] positions in `cells`."""
-    return np.array([positions_of(cells, [(corruption, s) for s in SEVERITIES]) for corruption in baseline.errors])
+def _counting(baseline: ErrorTable, corruption_set: str | None) -> list[str]:
+    """The corruptions of a mean: all of the baseline, or those of a set.
+
+    Raises:
+        ValueError: the baseline lacks some of the set.
+    """
+    names = [*baseline.errors] if corruption_set is None else [*corruption_names(corruption_set)]
+    if foreign := [name for name in names if name not in baseline.errors]:
+        raise ValueError(
+            f"{baseline.name} has no errors of {', '.join(foreign)}, which {corruption_set} has; give another set"
+        )
+    return names
+
+
+def _positions(cells: Sequence[Cell], names: Sequence[str]) -> IntArray:
+    """[names, severities] positions in `cells`."""
+    return np.array([positions_of(cells, [(name, s) for s in SEVERITIES]) for name in names])
 
 
 def _table(errors: Errors, names: Sequence[str], severities: Sequence[int]) -> FloatArray:

@@ -268,6 +268,18 @@ MEAN_CORRUPTION_ERROR = register(
         family="corruption",
     )
 )
+MEAN_CORRUPTION_ERROR_WITHOUT_NOISE = register(
+    Measure(
+        "mean_corruption_error_without_noise",
+        "mCE without noise",
+        "As mCE, but the mean over the 12 common corruptions that are no noise (without gaussian_noise, shot_noise and "
+        "impulse_noise), as AFAT prints it.",
+        short="mCE without noise (AlexNet = 100 %)",
+        unit=RATIO,
+        higher_is_better=False,
+        family="corruption",
+    )
+)
 RELATIVE_MEAN_CORRUPTION_ERROR = register(
     Measure(
         "relative_mean_corruption_error",

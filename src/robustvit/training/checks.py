@@ -27,6 +27,9 @@ def check_combination(config: TrainConfig) -> None:
             )
         if config.augment.crop_size is not None:
             raise ConfigError(f"augment.crop_size is for dense tasks; the size of {config.task} is model.img_size")
+    for name in ("crop_pct", "interpolation") if task_named(config.task).protocol else ():
+        if getattr(config.model, name) is not None:
+            raise ConfigError(f"model.{name} is for classifiers; {config.task} validates on whole images: leave it out")
     if not config.loss.weight and not config.methods:
         raise ConfigError("loss.weight=0 leaves no loss to train with; give it a weight, or a method")
     for name, method in config.methods.items():

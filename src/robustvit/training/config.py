@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from robustvit.data.protocol_names import INTERPOLATIONS
 from robustvit.runtime.number_checks import check_numbers
 from robustvit.training.deepaugment.kinds import KINDS
 
@@ -45,6 +46,9 @@ class ModelConfig:
         name: ours, a published or any timm name.
         num_classes: None takes the number from the data.
         img_size: side of the images; None takes what the network was made for.
+        crop_pct: share of the shorter side that the centre crop of validation keeps, 0.875 to resize to 256 pixels for 224. It
+            is saved with the network, and later evaluations do the same. None takes what the network was made with.
+        interpolation: of the resizing before that crop: one of `INTERPOLATIONS`; None takes what the network was made with.
         tap: number of TAP branches or the name of an alternative; None for none.
         tap_blocks: "all", "shallow", "deep" or block indices.
         token_head: STL's classifier of tokens.
@@ -58,6 +62,8 @@ class ModelConfig:
     name: str = "fan_vit_nano"
     num_classes: int | None = None
     img_size: int | None = None
+    crop_pct: float | None = None
+    interpolation: str | None = None
     tap: int | str | None = None
     tap_blocks: str | tuple[int, ...] = "all"
     token_head: bool = False
@@ -69,6 +75,12 @@ class ModelConfig:
     def __post_init__(self) -> None:
         rate = self.drop_path
         _require("model.drop_path", rate is None or 0 <= rate < 1, rate, "null, or 0 or more and less than 1")
+        share = self.crop_pct
+        _require("model.crop_pct", share is None or 0.01 <= share <= 1, share, "null, or a share such as 0.875, at most 1")
+        filters = (None, *INTERPOLATIONS)
+        _require(
+            "model.interpolation", self.interpolation in filters, self.interpolation, f"null, {', '.join(INTERPOLATIONS)}"
+        )
         for name in ("num_classes", "img_size"):
             value = getattr(self, name)
             _require(f"model.{name}", value is None or value >= 1, value, "null, or 1 or more")

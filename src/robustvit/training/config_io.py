@@ -139,6 +139,8 @@ FREE = ("data.workers", "data.cache", "loop.keep", "loop.tensorboard", "loop.max
 
 ADDED: dict[str, Any] = {
     "task": "classification",
+    "model.crop_pct": None,
+    "model.interpolation": None,
     "augment.crop_size": None,
     "augment.base_size": None,
     "augment.ratio_range": [0.5, 2.0],

@@ -30,7 +30,7 @@ def model_options(config: ModelConfig, num_classes: int) -> dict[str, Any]:
 
 
 def network_of(task: Task, config: ModelConfig, outputs: int, augment: AugmentConfig) -> Any:
-    """The network of a run, built by its task; its `pretrained_cfg` has size and normalisation of this run.
+    """The network of a run, built by its task; its `pretrained_cfg` has size, crop and normalisation of this run.
 
     Weights to start from may lack what is to be trained: TAP, the token head, a classifier of these classes.
     """
@@ -40,7 +40,7 @@ def network_of(task: Task, config: ModelConfig, outputs: int, augment: AugmentCo
         network: Any = task.build(config.name, config.pretrained, outputs=outputs, **options)
     if config.checkpoint:
         load_weights(network, weights_file(config.checkpoint), fresh=("classifier", "tap", "token_head"))
-    _describe(network, augment)
+    _describe(network, config, augment)
     return network
 
 
@@ -68,13 +68,18 @@ _OF_THE_START = ("tag", "origin_url", "paper_ids", "paper_name", "notes")
 """What timm says about the weights that a run starts from, and what is not true of those that it ends with."""
 
 
-def _describe(network: Any, augment: AugmentConfig) -> None:
+def _describe(network: Any, config: ModelConfig, augment: AugmentConfig) -> None:
     cfg = network.pretrained_cfg
     for name in _OF_THE_START:
         cfg.pop(name, None)
     for name in ("mean", "std"):
         if getattr(augment, name) is not None:
             cfg[name] = getattr(augment, name)
+    if config.crop_pct is not None:
+        cfg.update(crop_pct=config.crop_pct, crop_mode="center")
+        cfg.pop("test_crop_pct", None)  # timm's evaluations would take it first
+    if config.interpolation is not None:
+        cfg["interpolation"] = config.interpolation
     cfg["num_classes"] = network.num_classes
 
 

@@ -17,6 +17,8 @@ __all__ = ["chosen_folders", "copy_settings", "corrupted_folders", "corrupted_im
 
 _FOLDERS = ("", *GROUPS, "extra")
 """Folders between the root and the corruptions, as in the published archives."""
+_CLASS_FOLDERS = "CLASS/IMAGE.JPEG"
+"""What ImageNet-C has in each of its folders."""
 
 
 def corrupted_folders(root: Path, *, underscores: bool = False) -> dict[Cell, Path]:
@@ -92,7 +94,7 @@ def corrupted_images(
     Raises:
         LayoutError: something is missing, or has no class folders.
     """
-    there = chosen_folders(root, names, severities, "CLASS/IMAGE.JPEG")
+    there = chosen_folders(root, names, severities, _CLASS_FOLDERS)
     if there is None:
         return None
     found = {cell: folder_images(folder, ignore_orientation=True) for cell, folder in there.items()}
@@ -119,8 +121,10 @@ def _lacks(root: Path, missing: Sequence[str], there: Sequence[Cell] | dict[Cell
     told = f"{root} lacks {', '.join(missing[:8])}{' and more' if len(missing) > 8 else ''}; "
     if is_copy:
         return f"{told}it was not finished: the same robustvit corrupt command continues it"
+    extra = [name for name in corruption_names("extra4") if any(cell.startswith(f"{name}/") for cell in missing)]
+    archive = f" ImageNet-C has {', '.join(extra)} in its archive extra.tar." if extra and inside == _CLASS_FOLDERS else ""
     return (
-        f"{told}expected {root}/CORRUPTION/SEVERITY/{inside} for each. To measure what is there ({_told(there)}), "
+        f"{told}expected {root}/CORRUPTION/SEVERITY/{inside} for each.{archive} To measure what is there ({_told(there)}), "
         "name it with --suite and --severity"
     )
 

@@ -1,4 +1,8 @@
-"""CIFAR-10-C and CIFAR-100-C, as they are published: one array of images per corruption."""
+"""CIFAR-10-C and CIFAR-100-C, as they are published: one array of images per corruption.
+
+Corrupted images become the input as the clean ones do, by the protocol "model". AFAT's networks for 224 pixels were measured
+so: resized to 256 pixels, bicubic, centre crop of 224.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from torch import nn
 from robustvit.corruptions.conditions import Condition
 from robustvit.data.layouts import cifar_c_images, suite_folder
 from robustvit.evaluation.passes import Pass
-from robustvit.evaluation.planning import files_pass, input_size, protocol_for
+from robustvit.evaluation.planning import files_pass, protocol_for
 from robustvit.evaluation.settings import Settings
 from robustvit.evaluation.suites.in_memory import COMMON15
 from robustvit.evaluation.suites.suite import Suite
@@ -35,8 +39,7 @@ class CifarC(Suite):
     def plan(self, network: nn.Module, settings: Settings) -> Pass:
         if not settings.is_path:
             raise ValueError(f"the suite {self.name!r} reads files; give the folder that has them")
-        own = "none" if input_size(network, settings) == (32, 32) else "squash"
-        protocol = protocol_for(network, settings, own)
+        protocol = protocol_for(network, settings, "model")
         place = suite_folder(settings.data, self.name)
         found = cifar_c_images(place, COMMON15.corruptions, settings.severities, kind=self.dataset)
         return files_pass(network, settings, [self], found, protocol)

@@ -29,6 +29,7 @@ SUITES: Registry[Suite] = Registry(
         "digital": _HOME + "in_memory:DIGITAL",
         "patches": _HOME + "in_memory:PATCHES_SUITE",
         "imagenet-c": _HOME + "imagenet_c:IMAGENET_C",
+        "imagenet-c-fan17": _HOME + "imagenet_c:FAN17",
         "imagenet-a": _HOME + "imagenet_subsets:IMAGENET_A",
         "imagenet-r": _HOME + "imagenet_subsets:IMAGENET_R",
         "imagenet-p": _HOME + "imagenet_p:IMAGENET_P",

@@ -43,6 +43,10 @@ class Suite(ABC):
         """Whether it is measured in one pass with the others that are made in memory."""
         return self.is_made_in_memory
 
+    def joins(self, other: Suite) -> bool:
+        """Whether `plan_with` measures `other`, which was asked for later, in the same pass."""
+        return False
+
     def conditions(self, severities: Sequence[int]) -> tuple[Condition, ...]:
         """What it adds to the clean images."""
         return ()
@@ -54,6 +58,10 @@ class Suite(ABC):
         Raises:
             ValueError: files are missing (LayoutError), classes do not match (ClassMismatchError), ...
         """
+
+    def plan_with(self, others: Sequence[Suite], network: nn.Module, settings: Settings) -> Pass:
+        """The pass of this suite and of `others`, which it `joins`; see `plan`."""
+        return self.plan(network, settings)
 
     def group_of(self, corruption: str) -> str:
         """The group whose mean is given for several corruptions: "noise", "blur", ..."""

@@ -87,6 +87,7 @@ def test_arrays_of_another_shape_or_damaged_ones_are_explained(tmp_path: Path) -
         ("imagenet-a", "imagenet_a"),
         ("imagenet-r", "imagenet-r"),
         ("imagenet-r", "IMAGENETR"),
+        ("imagenet-sketch", "ImageNet-Sketch"),
         ("cifar10-c", "CIFAR-10-C"),
         ("cifar100-c", "CIFAR-100-C"),
     ],

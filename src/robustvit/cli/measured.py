@@ -55,7 +55,7 @@ class MeasureOptions:
         interpolation: of that resizing: nearest, bilinear, bicubic or lanczos; by default the network's own.
         seed: of corruptions, attacks, subset and intervals.
         ignore_orientation: take pixels as stored, ignoring the EXIF tag, as published numbers do; this is always so for
-            imagenet-a, imagenet-r and imagenet-c on disk.
+            imagenet-a, imagenet-r, imagenet-sketch, imagenet-v2 and imagenet-c on disk.
         batch_size: images per batch; by default 32, of segmenters and detectors 4.
         device: cpu, cuda, cuda:1, mps, ...
         untrained: allow random weights for networks given by NAME alone (to try things out).

@@ -26,7 +26,16 @@ from robustvit.tasks.base import Task
 if TYPE_CHECKING:
     from robustvit.evaluation.suites.suite import Suite
 
-__all__ = ["bound_task", "files_pass", "input_size", "memory_pass", "plain_pass", "protocol_for", "samples_for"]
+__all__ = [
+    "bound_task",
+    "chosen_samples",
+    "files_pass",
+    "input_size",
+    "memory_pass",
+    "plain_pass",
+    "protocol_for",
+    "samples_for",
+]
 
 
 def input_size(network: nn.Module, settings: Settings) -> tuple[int, int]:
@@ -61,6 +70,11 @@ def samples_for(settings: Settings, protocol: Protocol, place: str | Path | None
         samples = DatasetSamples(data, ignore_orientation=upright)
     if len(samples) == 0:
         raise LayoutError(f"{samples.name} has no images")
+    return chosen_samples(samples, settings)
+
+
+def chosen_samples(samples: SampleSet, settings: Settings) -> SampleSet:
+    """As many of the samples as the limit allows, drawn by the seed."""
     if settings.limit is None or settings.limit >= len(samples):
         return samples
     generator = np.random.default_rng(settings.seed)

@@ -37,7 +37,7 @@ class Options(TypedDict, total=False):
         crop_pct, interpolation: of the protocol "model", other than the network's own: the share of the shorter side that the
             centre crop keeps (0.875 resizes to 256 pixels for 224), and "nearest", "bilinear", "bicubic" or "lanczos".
         ignore_orientation: take pixels as they are stored, as published programs do. Otherwise images are set upright by the
-            EXIF tag of cameras; but never those of "imagenet-a", "imagenet-r" and "imagenet-c" on disk.
+            EXIF tag of cameras; but never those of "imagenet-a", "-r", "-sketch", "-v2" and "imagenet-c" on disk.
         batch_size: images at once; by default what the task says.
     How corruptions are made:
         jpeg: "imagenet-c" made in memory passes through JPEG (quality 85), as the files did.

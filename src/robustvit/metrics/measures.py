@@ -101,8 +101,8 @@ class Measure:
 
     @property
     def words(self) -> str:
-        """What it is called within a sentence and in the terminal; abbreviations such as AP keep their capitals."""
-        is_word = self.label[1:2].islower()
+        """What it is called within a sentence and in the terminal; AP and ImageNet-A keep their capitals."""
+        is_word = self.label.partition(" ")[0][1:].islower()
         return self.short or (self.label[0].lower() + self.label[1:] if is_word else self.label)
 
     @property

@@ -32,6 +32,8 @@ SUITES: Registry[Suite] = Registry(
         "imagenet-c-fan17": _HOME + "imagenet_c:FAN17",
         "imagenet-a": _HOME + "imagenet_subsets:IMAGENET_A",
         "imagenet-r": _HOME + "imagenet_subsets:IMAGENET_R",
+        "imagenet-sketch": _HOME + "imagenet_shifts:IMAGENET_SKETCH",
+        "imagenet-v2": _HOME + "imagenet_shifts:IMAGENET_V2",
         "imagenet-p": _HOME + "imagenet_p:IMAGENET_P",
         "cifar10-c": _HOME + "cifar_c:CIFAR10_C",
         "cifar100-c": _HOME + "cifar_c:CIFAR100_C",

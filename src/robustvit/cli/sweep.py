@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from robustvit.cli.console import going_on, note, print_json, tables, working
+from robustvit.cli.task_flags import flags_class, task_options
 from robustvit.evaluation.settings import Settings
 from robustvit.runtime.progress import EveryMinute
 from robustvit.runtime.ranks import is_first_process
+from robustvit.tasks.options import TASK_OPTIONS
 
 if TYPE_CHECKING:
     from robustvit.sweeping.result import SweepResult
     from robustvit.sweeping.sweep import SweepProgress
+
+    class TaskFlags:
+        """Made from the options of the tasks, below."""
+
 
 __all__ = ["sweep"]
 
@@ -39,6 +46,7 @@ def sweep(
     resume: bool = False,
     plan: bool = False,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
+    flags: Annotated[TaskFlags, tyro.conf.arg(name="")],
 ) -> None:
     """Train and measure every combination of settings with every seed; mean and spread at the end.
 
@@ -66,13 +74,15 @@ def sweep(
         from robustvit.sweeping.plan import Measuring, plan_sweep
         from robustvit.sweeping.sweep import planned_result
         from robustvit.sweeping.sweep import sweep as run_sweep
+        from robustvit.training.config_io import load_config
 
     given = (recipe, vary, parse_seeds(seeds))
+    asked: dict[str, Any] = task_options(flags, load_config(recipe, set, twin=twin).task)
     if plan:
-        measuring = Measuring(data, tuple(dict.fromkeys(suite)), limit, batch_size)
+        measuring = Measuring(data, tuple(dict.fromkeys(suite)), limit, batch_size, asked)
         _print_plan(planned_result(plan_sweep(*given, measuring, output, changes=set, twin=twin)), as_json)
         return
-    how = dict(data=data, suite=suite, limit=limit, batch_size=batch_size, changes=set, twin=twin)
+    how = dict(data=data, suite=suite, limit=limit, batch_size=batch_size, changes=set, twin=twin, task_options=asked)
     advice = f"finished work is kept in {output}; run the same command with --resume to continue"
     with going_on(advice), _progress() as report:
         result = run_sweep(*given, output=output, resume=resume, report=report, **how)  # type: ignore[arg-type]
@@ -165,3 +175,7 @@ def _lines() -> Callable[[SweepProgress], None]:
             shown = text
 
     return report
+
+
+if not TYPE_CHECKING:
+    TaskFlags = flags_class([TASK_OPTIONS], inspect.signature(sweep).parameters)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from robustvit.tasks.base import Task
     from robustvit.tasks.prediction_form import PredictionForm
 
-__all__ = ["check_flags", "flags_class", "form_of", "task_of"]
+__all__ = ["check_flags", "flags_class", "form_of", "task_of", "task_options"]
 
 Classes = Mapping[str, type[Any]]
 """Task -> dataclass of its options."""
@@ -73,7 +73,16 @@ def task_of(flags: Any, task: str | None, networks: Iterable[Any]) -> Task:
     from robustvit.tasks.registry import task_for
 
     found = task_for(task, networks)
-    return found.with_options(**_values(TASK_OPTIONS, found.name, flags))
+    return found.with_options(**task_options(flags, found.name))
+
+
+def task_options(flags: Any, task: str) -> dict[str, Any]:
+    """The options of a task that were typed.
+
+    Raises:
+        ValueError: it does not have them.
+    """
+    return _values(TASK_OPTIONS, task, flags)
 
 
 def form_of(flags: Any, task: Task) -> PredictionForm | None:

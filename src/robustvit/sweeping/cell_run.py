@@ -127,6 +127,7 @@ def _trained_and_measured(
             {planned.cell.name: network},
             measuring.source(config),
             measuring.suites,
+            task=measuring.task(config),
             limit=measuring.limit,
             batch_size=measuring.batch_size,
             ignore_orientation=config.data.ignore_orientation,

@@ -126,7 +126,7 @@ class _Inputs:
             with torch.device("meta"):
                 network = network_of(task_named(config.task), _fresh(config), classes, config.augment)
             how = dict(limit=measuring.limit, batch_size=measuring.batch_size)
-            settings = Settings.of(measuring.source(config), task_named(config.task), measuring.suites, **how)
+            settings = Settings.of(measuring.source(config), measuring.task(config), measuring.suites, **how)
             digest = Digest(self.known)
             for planned in plan_evaluation(network, settings):
                 planned.digest(digest)

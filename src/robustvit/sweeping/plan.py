@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,6 +13,8 @@ from robustvit.runtime.checked_json import read_checked_json
 from robustvit.runtime.damage import warn_of_damage
 from robustvit.sweeping.grid import Axis, Cell, cells_of, label_of, parse_vary
 from robustvit.sweeping.result import State, SweepCell
+from robustvit.tasks.base import Task
+from robustvit.tasks.registry import task_named
 from robustvit.training.config import TrainConfig
 from robustvit.training.config_io import changed_settings, config_to_dict, load_config
 
@@ -29,18 +31,29 @@ class SweepSettingsError(ValueError):
 
 @dataclass(frozen=True)
 class Measuring:
-    """How every run is measured: arguments of `evaluate`. `data` is None for the recipe's own data.val."""
+    """How every run is measured: arguments of `evaluate`.
+
+    Attributes:
+        data: None for the recipe's own data.val.
+        options: of the task.
+    """
 
     data: str | None
     suites: tuple[str, ...]
     limit: int | None
     batch_size: int
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def source(self, config: TrainConfig) -> str:
         return self.data or config.data.val
 
+    def task(self, config: TrainConfig) -> Task:
+        """The task of a run, as it is measured."""
+        return task_named(config.task).with_options(**self.options)
+
     def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "suites": list(self.suites)}
+        plain = {**vars(self), "suites": list(self.suites)}
+        return plain if self.options else {name: value for name, value in plain.items() if name != "options"}
 
 
 @dataclass(frozen=True)
@@ -124,6 +137,8 @@ def _check(measuring: Measuring, configs: Sequence[TrainConfig]) -> None:
     for what, number in (("limit", measuring.limit), ("batch_size", measuring.batch_size)):
         if number is not None and number < 1:
             raise ValueError(f"{what}={number} is not possible; give at least 1")
+    for config in configs:
+        measuring.task(config)  # says at once that it has no such option
     if not all(measuring.source(config) for config in configs):
         raise ValueError("the recipe has no data.val to measure the runs on; give --data PATH")
 
@@ -141,7 +156,8 @@ def _check_stored(folder: Path, axes: Sequence[Axis], measuring: Measuring) -> N
     except (KeyError, TypeError) as error:
         warn_of_damage(folder / "sweep.json", error)
         return
-    if changed := [f"{name} was {then.get(name)!r} and is {now[name]!r}" for name in now if then.get(name) != now[name]]:
+    names = dict.fromkeys([*now, *(["options"] if "options" in then else [])])
+    if changed := [f"{k} was {then.get(k)!r} and is {now.get(k)!r}" for k in names if then.get(k) != now.get(k)]:
         raise SweepSettingsError(f"the sweep in {folder} has other settings: {', '.join(changed)}; give another --output")
 
 

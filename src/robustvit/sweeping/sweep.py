@@ -10,10 +10,11 @@ FOLDER/sweep.png, .svg    the figure
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from robustvit.evaluation.settings import Settings
 from robustvit.runtime.files import check_writable, explained
@@ -59,6 +60,7 @@ def sweep(
     suite: str | Sequence[str] = SUITES_OF_A_SWEEP,
     limit: int | None = None,
     batch_size: int = Settings.batch_size,
+    task_options: Mapping[str, Any] | None = None,
     changes: Sequence[str] = (),
     twin: bool = False,
     resume: bool = False,
@@ -78,6 +80,7 @@ def sweep(
         suite: one or several suites of `evaluate`.
         limit: measure on that many images, the same for every run.
         batch_size: images at once in measuring.
+        task_options: of the task in measuring, as `Task.with_options` takes them: {"token_fusion": True}.
         changes: "name=value" for all cells, as `load_config` takes them.
         twin: the recipe's CPU-size twin.
         resume: continue the sweep in `output`: finished runs are kept, failed ones are tried again. It may have other values
@@ -90,7 +93,7 @@ def sweep(
         KeyboardInterrupt: it was interrupted; another call with `resume` continues from there.
     """
     suites = (suite,) if isinstance(suite, str) else tuple(dict.fromkeys(suite))
-    measuring = Measuring(None if data is None else str(data), suites, limit, batch_size)
+    measuring = Measuring(None if data is None else str(data), suites, limit, batch_size, task_options or {})
     folder = Path(output)
     plan = plan_sweep(recipe, vary, seeds, measuring, folder, changes=changes, twin=twin)
     if (folder / "sweep.json").exists() and not resume:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -35,6 +35,7 @@ from robustvit.tasks.class_matching import (
     match_classes,
 )
 from robustvit.tasks.class_predictions import Predictions, predictions_of
+from robustvit.tasks.class_rule import ClassRule
 from robustvit.tasks.notes import Note, chance_note
 from robustvit.tasks.per_class import ClassResult
 from robustvit.tasks.relabelled import Relabelled
@@ -62,6 +63,8 @@ class Classification(Task):
 
     Attributes:
         matching: which output belongs to which class of the dataset; None before `bind`.
+        rule: how the tokens of a network take part.
+        rule_told: what results say about it; empty before `bind`.
     """
 
     name = "classification"
@@ -76,6 +79,8 @@ class Classification(Task):
     can_be_attacked = True
     prediction_table = Predictions
     matching: Matching | None = None
+    rule: ClassRule = field(default_factory=ClassRule)
+    rule_told: Mapping[str, str] = field(default_factory=dict)
 
     # data
 
@@ -102,7 +107,9 @@ class Classification(Task):
     # training
 
     def check(self, config: Any) -> None:
-        """Nothing to object to."""
+        """Whether the network will have what validation reads."""
+        if self.rule.token_fusion and not (config.model.token_head or config.model.options.get("token_head")):
+            raise ValueError("validation.token_fusion=true reads token logits; add model.token_head=true, or leave it out")
 
     def collate(self, targets: Sequence[int]) -> Tensor:
         """int64 [B]."""
@@ -124,7 +131,7 @@ class Classification(Task):
 
     def attacked_answer(self, network: nn.Module, inputs: Tensor) -> Tensor:
         """Logits [B, K] of all outputs."""
-        return class_logits(network(inputs), network, len(inputs)).float()
+        return self.rule.logits(network, inputs).float()
 
     def attack_losses(self, answer: Tensor, targets: Tensor) -> Tensor:
         """The cross-entropy of each image; targets int64 [B]."""
@@ -148,6 +155,9 @@ class Classification(Task):
     def competing(self) -> int:
         """How many outputs compete."""
         return len(self.columns) if self.columns is not None else self.bound.outputs
+
+    def with_options(self, **options: Any) -> Classification:
+        return replace(self, rule=ClassRule(**options)) if options else self
 
     def bind_in_order(self, outputs: int) -> Classification:
         """Label i is output i."""
@@ -175,11 +185,14 @@ class Classification(Task):
 
         Raises:
             ClassMismatchError: the classes are not those of the network.
+            ValueError: the rule needs a token head, and the network has none.
         """
         super().bind(network, samples, size, **options)
+        self.rule.check(network)
         outputs = count_outputs(network, size) if outputs is None else outputs
         given: Any = dict(class_map=class_map, subset=subset, label_names=label_names_of(network))
-        return replace(self, matching=match_classes(samples.classes, outputs, **given))
+        matching = match_classes(samples.classes, outputs, **given)
+        return replace(self, matching=matching, rule_told=self.rule.describe(network))
 
     def bind_images(self, network: nn.Module, samples: SampleSet, size: tuple[int, int]) -> Classification:
         """With the names of the dataset's classes where these are classes of the network."""
@@ -204,7 +217,7 @@ class Classification(Task):
 
     def logits(self, network: nn.Module, inputs: Tensor) -> Tensor:
         """[B, K] of the outputs that compete, in float32."""
-        logits = class_logits(network(inputs), network, len(inputs)).detach().float()  # a view of a parameter wants gradients
+        logits = self.rule.logits(network, inputs).detach().float()  # a view of a parameter wants gradients
         return logits if self.matching is None or self.columns is None else keep_classes(logits, self.columns)
 
     @torch.inference_mode()
@@ -295,7 +308,7 @@ class Classification(Task):
         return self.class_name(target)
 
     def facts(self) -> tuple[Any, ...]:
-        return (self.bound.targets, self.columns)
+        return (self.bound.targets, self.columns, *([self.rule] if self.rule.token_fusion else []))
 
     def describe(self, samples: SampleSet) -> dict[str, Any]:
         """How many classes, and how they were matched with the outputs."""
@@ -306,6 +319,7 @@ class Classification(Task):
             "classes": len(samples.classes) or len(self.bound.targets),
             **({"class_order": order} if order else {}),
             **({"classes_matched_by": self.bound.by} if samples.classes else {}),
+            **self.rule_told,
         }
 
     def numbers(self, network: nn.Module, inputs: Tensor) -> Tensor:

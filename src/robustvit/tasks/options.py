@@ -18,6 +18,7 @@ __all__ = ["PREDICTION_FORMS", "TASK_OPTIONS"]
 TASK_OPTIONS: Registry[type[Any]] = Registry(
     "robustvit.task_options",
     {
+        "classification": "robustvit.tasks.class_rule:ClassRule",
         "segmentation": "robustvit.tasks.windows:Inference",
         "detection": "robustvit.tasks.detector_inputs:DetectorInputs",
     },

@@ -116,3 +116,28 @@ def test_weights_of_the_package_are_listed(capsys: pytest.CaptureFixture[str]) -
     assert "scenes (in the package)" in capsys.readouterr().out
     assert main(["models", "fan_vit_nano", "--weights"]) == 0
     assert "fan_vit_nano.scenes" in capsys.readouterr().out
+
+
+def test_cost_shows_shape_and_flops_beside_what_papers_print(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
+    assert main(["models", "rvt_tiny*", "--cost"]) == 0
+    shown = capsys.readouterr().out
+    row = next(line for line in shown.splitlines() if "rvt_tiny_plus" in line)
+    for text in ("10 2", "192 384", "6 12", "10,951,336", "1.284 G", "10.9 M, 1.3 G (AFAT, Table 2)"):
+        assert text in row
+    assert main(["models", "rvt_tiny", "--cost", "--weights"]) == 2
+    assert "give one of them" in capsys.readouterr().err
+
+
+def test_json_has_shapes_and_with_cost_the_flops_of_classifiers(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = {row["name"]: row for row in listed(capsys, "*hybrid_nano*", "--cost")}
+    assert rows["fan_hybrid_nano"]["shapes"] == [{"blocks": 3, "width": 96, "heads": 4}]
+    assert 2_000_000 < rows["fan_hybrid_nano"]["flops"] < 4_000_000
+    assert rows["fan_hybrid_nano/segformer"]["flops"] is None  # of images of any size
+    (plain,) = [row for row in listed(capsys, "fan_vit_tiny") if row["name"] == "fan_vit_tiny"]
+    assert plain["flops"] is None
+    assert plain["printed"] == [
+        {"network": "fan_vit_tiny", "parameters": 7.3, "flops": 1.4, "source": "FAN, Table 1", "options": {}}
+    ]

@@ -14,8 +14,10 @@ from robustvit.cli.console import print_json, steps, tables
 
 if TYPE_CHECKING:
     from robustvit.models.published import PublishedWeights
+    from robustvit.models.published_costs import PublishedCost
+    from robustvit.recording.block_shapes import BlockShape
 
-__all__ = ["NetworkRow", "describe_networks", "matching_networks", "models", "network_table"]
+__all__ = ["NetworkRow", "cost_table", "describe_networks", "matching_networks", "models", "network_table"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,9 @@ class NetworkRow:
         reductions: stride of every feature map that `features_only=True` offers, in pixels.
         weights: the published files.
         shipped: tag of the weights that come with the package, "" for none.
+        shapes: of its blocks, from input to output.
+        flops: multiply-adds of an image of `input_size`; None where they were not counted.
+        printed: what the papers print.
     """
 
     name: str
@@ -39,10 +44,14 @@ class NetworkRow:
     reductions: tuple[int, ...]
     weights: tuple[PublishedWeights, ...]
     shipped: str = ""
+    shapes: tuple[BlockShape, ...] = ()
+    flops: int | None = None
+    printed: tuple[PublishedCost, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         files = [asdict(w) | {"needs_browser": w.url is None} for w in self.weights]
-        return {name: value for name, value in vars(self).items() if name != "weights"} | {"weights": files}
+        lists = {"weights": files, "shapes": list(map(asdict, self.shapes)), "printed": list(map(asdict, self.printed))}
+        return {**vars(self), **lists}
 
 
 def models(
@@ -50,18 +59,23 @@ def models(
     *,
     pretrained: bool = False,
     weights: bool = False,
+    cost: bool = False,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
-    """List the networks: parameters, input size, strides of the feature maps, published weights.
+    """List the networks: parameters, input size, strides of the feature maps, published weights; or what they cost.
 
     Args:
         pattern: a name, a part of one (swin), a shell pattern ('fan_*_tiny') or a published name (fan_tiny_12_p16_224);
             '*/segformer' for segmenters, whose backbone may also be any of timm's.
         pretrained: only networks with published weights.
         weights: show the weight files instead: address, the authors' scores, how to download those that need a browser.
-        as_json: print JSON.
+        cost: show blocks, width, heads and FLOPs instead, beside what the papers print. FLOPs are multiply-adds of one image,
+            of classifiers; counting takes about a second for each network.
+        as_json: print JSON; FLOPs are in it with --cost.
     """
-    rows = describe_networks(matching_networks(pattern, pretrained=pretrained))
+    if cost and weights:
+        raise ValueError("--cost and --weights are two tables; give one of them")
+    rows = describe_networks(matching_networks(pattern, pretrained=pretrained), cost=cost)
     if as_json:
         print_json([row.to_json() for row in rows])
         return
@@ -74,6 +88,10 @@ def models(
                 console.print(_weight_lines(file), soft_wrap=True)
         count = sum(len(row.weights) + bool(row.shipped) for row in rows)
         console.print(f"{_count(count, 'weight file')} of {_count(len(rows), 'network')}; scores are the authors', in percent")
+        return
+    if cost:
+        console.print(cost_table(rows))
+        console.print(f"{_count(len(rows), 'network')}; FLOPs are multiply-adds of one image, in papers of 224x224 pixels")
         return
     console.print(network_table(rows))
     needs_browser = any(file.url is None for row in rows for file in row.weights)
@@ -115,25 +133,37 @@ def matching_networks(pattern: str, *, pretrained: bool = False) -> list[str]:
     return names
 
 
-def describe_networks(names: list[str]) -> list[NetworkRow]:
-    """The rows of the table, classifiers first, families together, small networks first. Each is built on the meta device."""
+def describe_networks(names: list[str], *, cost: bool = False) -> list[NetworkRow]:
+    """The rows of the table, classifiers first, families together, small networks first. Each is built on the meta device.
+
+    Args:
+        names: of networks.
+        cost: count the FLOPs of classifiers.
+    """
+    from robustvit.models.cost import multiply_adds
     from robustvit.models.published import PUBLISHED
+    from robustvit.models.published_costs import published_costs
     from robustvit.models.registry import create_model
     from robustvit.models.shipped import SHIPPED, SHIPPED_FOLDERS, SHIPPED_TAG
+    from robustvit.recording.block_shapes import block_shapes
 
     tags = {name: weights.tag for name, weights in SHIPPED.items()} | dict.fromkeys(SHIPPED_FOLDERS, SHIPPED_TAG)
     rows = []
-    for name in steps(names, "Counting parameters"):
+    for name in steps(names, "Counting FLOPs" if cost else "Counting parameters"):
         network = create_model(name, device="meta")
+        size = tuple(network.pretrained_cfg["input_size"])
         rows.append(
             NetworkRow(
                 name=name,
                 parameters=sum(p.numel() for p in network.parameters()),
-                input_size=tuple(network.pretrained_cfg["input_size"]),
+                input_size=size,
                 num_classes=network.num_classes,
                 reductions=_strides(network),
                 weights=tuple(w for w in PUBLISHED if w.architecture == name),
                 shipped=tags.get(name, ""),
+                shapes=block_shapes(network),
+                flops=multiply_adds(network, size) if cost and "/" not in name else None,
+                printed=published_costs(name),
             )
         )
     families = ("fan_vit", "fan_hybrid", "fan_swin", "rvt", "vit")
@@ -162,6 +192,23 @@ def network_table(rows: list[NetworkRow]) -> Table:
         own = [f"{row.shipped} (in the package)"] if row.shipped else []
         tags = ", ".join([*own, *(w.tag + ("" if w.url else "*") for w in row.weights)])
         table.add_row(row.name, f"{row.parameters:,}", "x".join(map(str, row.input_size[1:])), strides, tags)
+    return table
+
+
+def cost_table(rows: list[NetworkRow]) -> Table:
+    """What networks are made of and what an image costs, as `rich` prints it."""
+    table = Table(header_style="bold", pad_edge=False)
+    table.add_column("network", no_wrap=True)
+    for heading in ("blocks", "width", "heads"):
+        table.add_column(heading, justify="right")
+    for heading in ("parameters", "FLOPs"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("in papers")
+    for row in rows:
+        shape = (" ".join(str(getattr(one, part)) for one in row.shapes) for part in ("blocks", "width", "heads"))
+        flops = "" if row.flops is None else f"{row.flops / 1e9:.3f} G"
+        printed = "; ".join(f"{one.parameters:g} M, {one.flops:g} G ({one.source})" for one in row.printed)
+        table.add_row(row.name, *shape, f"{row.parameters:,}", flops, printed)
     return table
 
 

@@ -21,7 +21,9 @@ __all__ = [
     "gauge",
     "heat_colours",
     "key",
+    "marker",
     "nice_top",
+    "svg",
     "trace_key",
     "traces",
 ]
@@ -117,7 +119,7 @@ def bars(rows: Sequence[Bar], title: str, top: float | None = None) -> Markup:
     height = ROW * len(rows) + AXIS
     parts = [_grid_line(_along(end * tick / 4, end), height - AXIS, end * tick / 4, height - 6) for tick in range(5)]
     parts += [_bar(row, ROW * place, end) for place, row in enumerate(rows)]
-    return _svg(height, title, parts)
+    return svg(height, title, parts)
 
 
 def gauge(value: float, low: float | None, high: float | None, title: str) -> Markup:
@@ -127,7 +129,7 @@ def gauge(value: float, low: float | None, high: float | None, title: str) -> Ma
     if low is not None and high is not None and is_number(low) and is_number(high):
         start, end = (100 * min(max(number, 0.0), 1.0) for number in (low, high))
         parts.append(_interval_mark(start, end, 8))
-    return _svg(16, title, parts)
+    return svg(16, title, parts)
 
 
 def curves(lines: Sequence[Series], ticks: Sequence[tuple[int, str]], title: str, right: float = 86.0) -> Markup:
@@ -154,7 +156,7 @@ def curves(lines: Sequence[Series], ticks: Sequence[tuple[int, str]], title: str
         parts.append(Markup('<text x="{:.2f}%" y="{}" class="tick middle">{}</text>').format(places[x], height - 5, label))
     parts += [_line(line, places, end) for line in lines]
     parts += _end_labels(lines, end, right)
-    return _svg(height, title, parts)
+    return svg(height, title, parts)
 
 
 def traces(lines: Sequence[Trace], across: str, up: str, title: str) -> Markup:
@@ -178,7 +180,7 @@ def traces(lines: Sequence[Trace], across: str, up: str, title: str) -> Markup:
     parts.append(Markup('<text x="{:.2f}%" y="{}" class="tick end">{}, %</text>').format(right, height - 3, across))
     box = Markup('<svg x="{}%" y="{}" width="{}%" height="{}" viewBox="0 0 1000 1000" preserveAspectRatio="none">{}</svg>')
     parts.append(box.format(CURVE_LEFT, top, right - CURVE_LEFT, CURVE_HEIGHT, Markup("").join(map(_trace, lines))))
-    return _svg(height, title, parts)
+    return svg(height, title, parts)
 
 
 def trace_key(series: int) -> Markup:
@@ -203,7 +205,7 @@ def key(series: int) -> Markup:
     """The sample of a series, for legends."""
     return Markup(
         '<svg class="key" width="26" height="12" aria-hidden="true"><line {} x1="1" x2="25" y1="6" y2="6"/>{}</svg>'
-    ).format(_stroke(series), _marker("13", 6, series))
+    ).format(_stroke(series), marker("13", 6, series))
 
 
 def heat_colours(value: float | None, top: float) -> tuple[str, str]:
@@ -229,7 +231,7 @@ def _luminance(*channels: int) -> float:
     return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
-def _svg(height: float, title: str, parts: Sequence[Markup]) -> Markup:
+def svg(height: float, title: str, parts: Sequence[Markup]) -> Markup:
     head = Markup('<svg class="chart" role="img" width="100%" height="{}" aria-label="{}">').format(height, title)
     return head + Markup("").join(parts) + Markup("</svg>")
 
@@ -286,7 +288,7 @@ def _stroke(series: int) -> Markup:
     return Markup('class="line {}"{}').format(_colour(series), Markup(' stroke-dasharray="{}"').format(dash) if dash else "")
 
 
-def _marker(x: str, y: float, series: int) -> Markup:
+def marker(x: str, y: float, series: int) -> Markup:
     shape = MARKERS[series % len(MARKERS)]
     return Markup('<svg x="{}" y="{:.1f}" overflow="visible"><path class="mark {}" d="{}"/></svg>').format(
         x, y, _colour(series), shape
@@ -302,7 +304,7 @@ def _line(line: Series, places: dict[int, float], end: float) -> Markup:
             parts.append(Markup("<line {} {}/>").format(_stroke(line.series), ends))
     for x, y in points:
         if y is not None and is_number(y):
-            mark = _marker(f"{x:.2f}%", _down(y, end), line.series)
+            mark = marker(f"{x:.2f}%", _down(y, end), line.series)
             parts.append(Markup("<g><title>{}: {}</title>{}</g>").format(line.name, percent(y), mark))
     return Markup("<g>{}</g>").format(Markup("").join(parts))
 

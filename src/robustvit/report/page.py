@@ -24,6 +24,7 @@ from robustvit.report.conditions import cell_label, condition_panels, condition_
 from robustvit.report.curve_figures import CurveFigure, compared_traces, curve_figures
 from robustvit.report.grids import Grid, further_measures, grids_of, other_cells, sequence_cells
 from robustvit.report.headline import headline
+from robustvit.report.scatter import compared_scatters
 from robustvit.runtime import colours
 from robustvit.runtime.files import write_whole
 from robustvit.tasks.per_class import CORRUPTED
@@ -168,6 +169,7 @@ def _contents(results: Results) -> dict[str, Any]:
         "compared_curves": comparison.compared_curves(results.models) if several else [],
         "compared_classes": compared_classes(results.models) if several else [],
         "compared_traces": compared_traces(results.models) if several else (),
+        "compared_scatters": compared_scatters(results.models) if several else (),
         "details": comparison.detail_table(results.models),
         "compared_heats": comparison.compared_heats(results, top) if several else [],
         "sequences": comparison.compared_sequences(results.models) if several else [],

@@ -19,9 +19,12 @@ import robustvit  # noqa: F401  registers the networks with timm
 from robustvit.cli import main
 from robustvit.models.dense_names import is_dense
 from robustvit.models.names import OFFICIAL
+from robustvit.models.registry import create_model
+from robustvit.recording.block_shapes import BlockShape, block_shapes
 from robustvit.training.config import TrainConfig
 from robustvit.training.config_io import load_config
 from robustvit.training.metrics_log import read_metrics
+from robustvit.training.networks import model_options
 from robustvit.training.recipes import find_recipe
 from robustvit.training.train import train
 
@@ -156,6 +159,44 @@ def test_a_student_finds_its_labeler_where_stage_1_puts_it(file: Path) -> None:
     labeler = FOLDER / "stl" / f"labeler_{student.labeler.removeprefix('fan_hybrid_')}.yaml"
     assert student.checkpoint == command(labeler)[-1]
     assert loaded(labeler).model.name == student.labeler
+
+
+@pytest.mark.parametrize(
+    ("network", "millions", "printed"),
+    [
+        ("resnet50", 23.5, 23.5),
+        ("swin_tiny", 27.5, 27.6),
+        ("deit_small", 21.7, 21.7),
+        ("convit_small", 27.3, 27.4),
+        ("fan_hybrid_small", 25.7, 25.7),
+        ("rvt_small", 22.9, 23.0),
+    ],
+)
+def test_networks_on_cifar_10_have_the_size_of_table_1_of_afat(network: str, millions: float, printed: float) -> None:
+    config = load_config(f"afat/cifar10_{network}").model
+    size = sum(p.numel() for p in create_model(config.name, device="meta", **model_options(config, 10)).parameters())
+    assert round(size / 1e6, 1) == millions
+    assert abs(millions - printed) < 0.11
+
+
+@pytest.mark.parametrize("classes", [10, 100])
+def test_the_baselines_of_afat_share_all_but_afat(classes: int) -> None:
+    ours = load_config(f"afat/cifar{classes}_rvt_small", ["methods.afat=null"])
+    for name in ("resnet50", "deit_small", "swin_tiny", "convit_small"):
+        other = load_config(f"afat/cifar{classes}_{name}")
+        for part in ("data", "augment", "loss", "optimizer", "schedule", "loop", "methods"):
+            assert getattr(other, part) == getattr(ours, part), (name, part)
+
+
+def test_eight_blocks_of_fan_table_2_are_wide() -> None:
+    """More blocks come with fewer channels: 8 of width 768 become 12 of width 384."""
+    sizes = []
+    for name in ("fan/deit_small_8_blocks", "fan/deit_small"):
+        config = load_config(name).model
+        network = create_model(config.name, device="meta", **model_options(config, 1000))
+        hidden = network.blocks[0].mlp.fc1.out_features / network.embed_dim
+        sizes.append((*block_shapes(network), hidden, sum(p.numel() for p in network.parameters())))
+    assert sizes == [(BlockShape(8, 768, 8), 3, 48_772_840), (BlockShape(12, 384, 6), 4, 22_050_664)]
 
 
 def test_no_two_recipes_write_to_the_same_folder() -> None:

@@ -35,7 +35,8 @@ PatchNoise = Literal["unit_normalised", "pixel_uniform", "zero"]
 
 unit_normalised: U[0, 1) after normalising, as released: mean + std U[0, 1) per channel, bright and of little contrast.
 pixel_uniform: U[0, 1) of the range of pixels, all levels equally likely.
-zero: 0 after normalising, the mean of each channel: the patch is dropped.
+zero: 0 after normalising, the mean of each channel. It stands for dropped patches (PatchDrop; AFAT, Table 5): there is nothing
+    to see, but the tokens stay, so that those of both images can be compared one by one.
 """
 ALIASES = {"mean": "zero"}
 """What `occlude_patches` called them."""

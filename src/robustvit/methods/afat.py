@@ -47,7 +47,7 @@ class AfatConfig(MethodConfig):
         weight: lambda.
         rho: share of the patches to cover.
         patch_size: side of a patch in pixels; None takes the token stride of the network, see `token_stride`.
-        noise: what covers a patch; "zero" drops it (PatchDrop).
+        noise: what covers a patch; "zero" is the mean colour, which stands for PatchDrop: the token stays.
         selection: see `Selection`.
         corruption_objective: see `CorruptionObjective`.
         corruption_grad_scale: multiplies the gradient of L_align (or of "ce") before it is clipped to +-1 a patch. 327.68 is

@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 from timm.models import PretrainedCfg, build_model_with_cfg
+from timm.models._features import FeatureGetterNet
 from torch import nn
 
 from robustvit.models.fetching import short_timeout
+from robustvit.models.initialisation import named_initialisation
 from robustvit.models.published import PUBLISHED, PublishedWeights
 from robustvit.models.shipped import SHIPPED, shipped_cfg
 
@@ -78,7 +80,10 @@ def build_variant(
     feature_cfg = dict(out_indices=kwargs.pop("out_indices", 4), feature_cls="getter")
     try:
         with torch.device(device) if device is not None else nullcontext(), short_timeout() if pretrained else nullcontext():
-            network = build_model_with_cfg(cls, variant, pretrained, feature_cfg=feature_cfg, **{**values, **needed, **kwargs})
+            options = {**values, **needed, **kwargs}
+            with named_initialisation() as initialise:
+                network = build_model_with_cfg(cls, variant, pretrained, feature_cfg=feature_cfg, **options)
+                initialise(network.model if isinstance(network, FeatureGetterNet) else network)  # by its own names
     except OSError as error:
         if not pretrained or is_elsewhere:
             raise

@@ -16,6 +16,7 @@ from robustvit.models import fan, fan_swin, rvt
 from robustvit.models.fetching import fetching
 from robustvit.models.heads.token_head import has_token_head
 from robustvit.models.image_sizes import takes_any_size
+from robustvit.models.initialisation import named_initialisation
 from robustvit.models.names import OFFICIAL
 from robustvit.models.published import PUBLISHED
 from robustvit.models.saved_folder import LOCAL, buildable, check_saved_weights, read_saved_config, weights_in
@@ -129,7 +130,9 @@ def _timm_network(
         if size is not None and takes_any_size(name, _pair(size), options):
             del options["img_size"]
         network = timm.create_model(name, pretrained, **options)
-        added = parts.add_to(network.model if features_only and hasattr(network, "model") else network)
+        with named_initialisation() as initialise:
+            added = parts.add_to(network.model if features_only and hasattr(network, "model") else network)
+            initialise(network)
     if checkpoint_path:
         load_checkpoint(network, checkpoint_path)
     elif pretrained:

@@ -10,6 +10,7 @@ from robustvit.models.dense import DenseNetwork
 from robustvit.models.dense_names import DETECTION_BACKBONE, DETECTION_HEADS, DenseName, dense_name
 from robustvit.models.detector import OPTIONS as DETECTOR_OPTIONS
 from robustvit.models.detector import build_detector
+from robustvit.models.initialisation import coming_seed, named_initialisation
 from robustvit.models.levels import build_backbone
 from robustvit.models.saved_folder import LOCAL, buildable, read_saved_config, weights_in
 from robustvit.models.segmenter import OPTIONS as SEGMENTER_OPTIONS
@@ -59,11 +60,13 @@ def _dense(
     of_head = {key: options.pop(key) for key in known if key in options}
     if unknown := [key for key in options if key in HEAD_OPTIONS]:
         raise ValueError(f"{name.head} has no option {unknown[0]}; it has {', '.join(known)}")
-    level = "conv" if detects else "same"
+    level, seed = "conv" if detects else "same", coming_seed()  # of the head: the same one whatever the backbone draws
     backbone = build_backbone(name.backbone, pretrained, img_size=size, last_level=options.pop("last_level", level), **options)
     if name.head == DETECTION_BACKBONE:
         return DenseNetwork(backbone, 0)
-    network: Any = (build_detector if detects else build_segmenter)(name.head, backbone, num_classes, **of_head)
+    with named_initialisation(seed) as initialise:
+        network: Any = (build_detector if detects else build_segmenter)(name.head, backbone, num_classes, **of_head)
+        initialise(network)
     network.pretrained_cfg["architecture"] = str(name)
     if backbone_weights is not None:
         network.initialise_backbone(weights_file(backbone_weights))

@@ -123,7 +123,7 @@ def training_step(with_adl: bool, chunk: int) -> Step:
         network.zero_grad()
         step = MethodStep(task, network, lambda x: forward(x, labels), images, labels, [0], 1.0, 0.0, (0.0,) * 3, (1.0,) * 3)
         forward.run(step, methods)
-        torch.stack(list(loss_terms(step, methods, 1.0).values())).sum().backward()
+        torch.stack(list(loss_terms(step, methods, 1.0).all.values())).sum().backward()
 
     return run
 

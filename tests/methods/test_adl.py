@@ -91,9 +91,9 @@ def test_companions_of_other_methods_do_not_count(key: str, chunk: int) -> None:
 def test_the_loss_falls_on_a_fixed_batch(key: str, chunk: int) -> None:
     network, images = build_backbone(key).eval(), pictures(key)  # without stochastic depth
     method = AdlConfig(chunk=chunk).build(context_of(network))
-    optimizer = torch.optim.Adam([p for name, p in network.named_parameters() if ".attn." in name], lr=1e-3)
+    optimizer = torch.optim.Adam([p for name, p in network.named_parameters() if ".attn." in name], lr=3e-4)
     losses = []
-    for _ in range(8):
+    for _ in range(16):
         optimizer.zero_grad()
         loss = method.terms(make_step(network, images, method))["adl"]
         loss.backward()
@@ -180,3 +180,63 @@ def test_a_step_without_a_recording_is_refused() -> None:
     network = build_backbone("vit")
     with pytest.raises(ValueError, match="nothing was recorded"):
         AdlConfig().build(context_of(network)).terms(make_step(network, pictures("vit")))
+
+
+@pytest.mark.parametrize(
+    ("start", "ramp", "expected"),
+    [
+        (0.0, 0.0, {0.0: 1.0, 0.5: 1.0, 1.0: 1.0}),
+        (0.5, 0.0, {0.0: 0.0, 0.49: 0.0, 0.5: 1.0, 1.0: 1.0}),
+        (0.0, 0.5, {0.0: 0.0, 0.25: 0.5, 0.5: 1.0, 0.75: 1.0}),
+        (0.25, 0.5, {0.2: 0.0, 0.25: 0.0, 0.5: 0.5, 0.75: 1.0, 1.0: 1.0}),
+    ],
+)
+def test_the_weight_is_zero_before_the_start_and_grows_over_the_ramp(
+    start: float, ramp: float, expected: dict[float, float]
+) -> None:
+    network, images = build_backbone("vit").eval(), pictures("vit")
+    whole = adl_of(network, images, weight=0.5)
+    method = AdlConfig(weight=0.5, start=start, ramp=ramp).build(context_of(network))
+    for progress, share in expected.items():
+        step = make_step(network, images, method, progress=progress)
+        found = method.terms(step)["adl"]
+        torch.testing.assert_close(found, share * whole, msg=f"at {progress}")
+        assert found.requires_grad == (share > 0)
+        assert method.diagnose(step)["weight_share"] == share
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [({"start": -0.1}, "start=-0.1"), ({"ramp": 2.0}, "ramp=2.0"), ({"start": 0.7, "ramp": 0.4}, "start=0.7 and ramp=0.4")],
+)
+def test_a_start_beyond_the_training_is_refused(options: dict[str, Any], named: str) -> None:
+    with refused(ValueError, named, "give"):
+        AdlConfig(**options)
+
+
+@pytest.mark.parametrize("key", ["vit", "swin", "rvt"])
+def test_diagnostics_are_the_same_with_whole_maps_and_with_chunks(key: str) -> None:
+    network, images = build_backbone(key).eval(), pictures(key)
+    found = []
+    for chunk in (0, 7):
+        method = AdlConfig(chunk=chunk).build(context_of(network))
+        found.append(method.diagnose(make_step(network, images, method)))
+    assert found[0] == pytest.approx(found[1], rel=1e-4)
+    assert 0 < found[0]["rows_counted"] <= 1
+    assert found[0]["entropy"] < 1
+
+
+def test_uniform_attention_is_a_concern_once_the_loss_has_begun() -> None:
+    network, images = build_backbone("vit").eval(), pictures("vit")
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if ".attn.qkv." in name:
+                parameter.zero_()
+    method = AdlConfig(start=0.5).build(context_of(network))
+    early, late = (method.diagnose(make_step(network, images, method, progress=p)) for p in (0.4, 0.6))
+    assert late == {**early, "weight_share": 1.0}
+    assert late["rows_counted"] == 0
+    assert late["entropy"] == pytest.approx(1.0, abs=1e-5)
+    assert method.concern(early) is None
+    assert "methods.adl.start" in str(method.concern(late))
+    assert method.concern({**late, "rows_counted": 0.06}) is None

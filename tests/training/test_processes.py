@@ -122,6 +122,13 @@ def test_two_processes_give_the_weights_of_one(tmp_path: Path, parallel: str) ->
     assert all(abs(a.get("loss", 0) - b.get("loss", 0)) < 1e-3 for a, b in zip(first, second, strict=True))
     norms = [[entry["grad_norm"] for entry in entries if "loss" in entry] for entries in (first, second)]
     assert norms[0] == pytest.approx(norms[1], rel=1e-3)
+    said = [[entry["diagnostics"] for entry in entries if "loss" in entry] for entries in (first, second)]
+    for one, other in zip(*said, strict=True):
+        assert one.keys() == other.keys() == {"adl", "afat", "stl_labeler"}
+        for name in one:
+            assert one[name].keys() - other[name].keys() <= {"gradient_ratio"}  # which sharded networks have not
+        assert one["adl"]["entropy"] == pytest.approx(other["adl"]["entropy"], abs=1e-4)
+        assert one["stl_labeler"]["token_accuracy"] == pytest.approx(other["stl_labeler"]["token_accuracy"], abs=0.01)
 
 
 @pytest.mark.parametrize("parallel", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])

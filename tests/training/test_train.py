@@ -7,6 +7,7 @@ import io
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import timm
@@ -20,7 +21,6 @@ import robustvit as rv
 from robustvit.runtime.checkpoints import Checkpoints
 from robustvit.runtime.weights import read_weights
 from robustvit.tasks.registry import task_named
-from robustvit.training.batches import Batch
 from robustvit.training.config import AugmentConfig, ModelConfig
 from robustvit.training.config_io import ConfigError
 from robustvit.training.metrics_log import read_metrics
@@ -269,8 +269,8 @@ def test_a_cnn_is_trained_at_a_size_of_your_own(tmp_path: Path) -> None:
 def test_a_gradient_that_is_not_a_number_stops_the_run_before_it_is_applied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def spoiled(self: Run, batch: Batch) -> object:
-        found = original(self, batch)
+    def spoiled(self: Run, *arguments: Any) -> object:
+        found = original(self, *arguments)
         if self.updates_done == 3:
             next(self.network.parameters()).grad[0] = float("nan")  # type: ignore[index]
         return found

@@ -33,6 +33,9 @@ class TokenPooling(nn.Module):
     mean (`multi_kernel`). Zero padding counts in the mean: the divisor is always the size of the window.
     """
 
+    diagnosed_as = "tap"
+    """What training calls the numbers of `diagnose` in its log."""
+
     def __init__(self, dim: int, branches: int = 4, *, window: Literal["dilated", "multi_kernel"] = "dilated") -> None:
         super().__init__()
         if branches < 2:
@@ -54,6 +57,16 @@ class TokenPooling(nn.Module):
         for r in range(1, self.branches):
             pooled = torch.addcmul(pooled, weights[:, r : r + 1], self._average(z, r))
         return map_to_tokens(pooled)
+
+    @property
+    def watched(self) -> nn.Module:
+        """Whose output `diagnose` takes."""
+        return self.predictor
+
+    def diagnose(self, logits: Tensor) -> dict[str, float]:
+        """The mean weight of each branch over images and tokens, from the predictor's [B, K, Hp, Wp]."""
+        weights = logits.detach().float().softmax(dim=1).mean((0, 2, 3))
+        return {f"branch_{r}": weight for r, weight in enumerate(weights.tolist())}
 
     def _average(self, z: Tensor, r: int) -> Tensor:
         if self.window == "multi_kernel" or r == 1:

@@ -10,6 +10,7 @@ One step of the loop, in order:
     companion(step) of each method          # further images for the same forward pass
     step.outputs, step.companions           # what the network answers
     terms(step) of each method              # weighted loss terms, added to those of the task
+    diagnose(step) of each method           # in updates that are logged: numbers that show whether it acts
     backward of the sum
     after_backward(step, loss_scale)        # once a micro-batch
     update(reduce)                          # once an update of the network, after it
@@ -91,6 +92,7 @@ class Step:
         share: B over the images of the whole update (all processes and micro-batches). Terms are means over this batch;
             the loop multiplies their sum by `share`.
         epoch: as a fraction, 1.5 in the middle of the second.
+        progress: share of the training that is done, 0 .. 1.
         mean, std: of the normalisation.
         view: [B, 3, H, W], normalised, unmixed, where a method needs `spatial_view`.
         unmixed: [B, 3, H, W], `images` without mixing, where a method needs `unmixed_view`.
@@ -109,6 +111,7 @@ class Step:
     epoch: float
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    progress: float = 0.0
     view: Tensor | None = None
     unmixed: Tensor | None = None
     mix: Mix | None = None
@@ -198,6 +201,18 @@ class Method:
     def terms(self, step: Step) -> dict[str, Tensor]:
         """Named scalar loss terms, weighted."""
         return {}
+
+    def diagnose(self, step: Step) -> dict[str, float]:
+        """Numbers that show whether the method acts, for the log; called where an update is logged, after `terms`.
+
+        They are means over this batch, and must not change the training: no draws from global generators, no statistics.
+        Names say how to draw them: `a_times_b`, `a_over_b` and `..._ratio` are multiples, others shares from 0 to 1.
+        """
+        return {}
+
+    def concern(self, numbers: Mapping[str, float]) -> str | None:
+        """What a user should know if these diagnostics, of a whole batch, say that the method does not do what it is for."""
+        return None
 
     def after_backward(self, step: Step, loss_scale: float) -> None:
         """Called after the backward pass of a micro-batch, whose loss was multiplied by `share` and `loss_scale`."""

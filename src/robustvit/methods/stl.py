@@ -20,6 +20,7 @@ from robustvit.methods.token_labels import (
     mix_labels,
     pooled_loss,
     resize_labels,
+    token_accuracy,
     token_loss,
     token_targets,
 )
@@ -92,6 +93,10 @@ class StlLabeler(Method):
             loss = token_loss(tokens, step.targets[:, None].expand(-1, tokens.shape[1], -1))
         return {self.name: self.config.token_weight * loss}
 
+    def diagnose(self, step: Step) -> dict[str, float]:
+        """Share of the tokens that are told to be what the image is: of a mixed one, the larger part."""
+        return {"token_accuracy": token_accuracy(_token_logits(step.outputs), step.targets[:, None])}
+
 
 @dataclass(frozen=True)
 class StudentConfig(MethodConfig):
@@ -162,6 +167,11 @@ class StlStudent(Method):
     def terms(self, step: Step) -> dict[str, Tensor]:
         tokens = _token_logits(step.outputs)
         return {self.name: self._weight(step.epoch) * token_loss(tokens, self._labels(step, tokens.shape[-1]))}
+
+    def diagnose(self, step: Step) -> dict[str, float]:
+        """Share of the tokens that are told to be what their labels say."""
+        tokens = _token_logits(step.outputs)
+        return {"token_accuracy": token_accuracy(tokens, self._labels(step, tokens.shape[-1]))}
 
     def _weight(self, epoch: float) -> float:
         ramp = self.config.ramp_epochs

@@ -23,6 +23,7 @@ __all__ = [
     "mix_labels",
     "pooled_loss",
     "resize_labels",
+    "token_accuracy",
     "token_loss",
     "token_targets",
 ]
@@ -54,6 +55,17 @@ def token_loss(token_logits: Tensor, labels: Tensor) -> Tensor:
             "labels to the student's grid, see `resize_labels`"
         )
     return soft_cross_entropy(token_logits, labels)
+
+
+@torch.no_grad()
+def token_accuracy(token_logits: Tensor, labels: Tensor) -> float:
+    """Share of tokens whose best class is that of their label.
+
+    Args:
+        token_logits: [B, N, K].
+        labels: of the tokens [B, N, K], or one for all tokens of an image [B, 1, K].
+    """
+    return float((token_logits.argmax(-1) == labels.argmax(-1)).float().mean())
 
 
 def draw_exponential(seeds: Sequence[int], logits: Tensor) -> Tensor:

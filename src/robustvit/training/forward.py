@@ -6,8 +6,9 @@ with the images themselves, in front of them, so that batch statistics are those
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -18,7 +19,7 @@ from robustvit.methods.base import Method, MethodConfig, Needs, Outputs, Step
 from robustvit.recording.tape import Tape, record
 from robustvit.tasks.base import Task
 
-__all__ = ["Forward", "TrainedNetwork", "loss_terms", "needs_of"]
+__all__ = ["Forward", "LossTerms", "TrainedNetwork", "loss_terms", "needs_of"]
 
 
 def needs_of(methods: Iterable[Method | MethodConfig]) -> Needs:
@@ -82,13 +83,34 @@ class Forward:
         return Outputs(self.task.part(outputs.answer, rows), tokens, tape, outputs.grid)
 
 
-def loss_terms(step: Step, methods: Sequence[Method], weight: float) -> dict[str, Tensor]:
-    """The weighted terms of the loss by name: those of the task, and what the methods add."""
+@dataclass(frozen=True)
+class LossTerms:
+    """The weighted terms of the loss.
+
+    Attributes:
+        own: of the task, by name.
+        added: method -> its terms by name.
+    """
+
+    own: Mapping[str, Tensor]
+    added: Mapping[str, Mapping[str, Tensor]]
+
+    @property
+    def all(self) -> dict[str, Tensor]:
+        return {**self.own, **{name: value for terms in self.added.values() for name, value in terms.items()}}
+
+
+def loss_terms(step: Step, methods: Sequence[Method], weight: float) -> LossTerms:
+    """The terms of the task, times `weight`, and what the methods add.
+
+    Raises:
+        ValueError: two of them have the same name.
+    """
     own = step.task.loss(step.outputs.answer, step.targets) if weight else {}
-    terms = {name: weight * value for name, value in own.items()}
-    for method in methods:
-        for name, value in method.terms(step).items():
-            if name in terms:
-                raise ValueError(f"two methods have a loss term {name!r}; give one of them another name")
-            terms[name] = value
+    added = {method.name: method.terms(step) for method in methods}
+    terms = LossTerms({name: weight * value for name, value in own.items()}, added)
+    names = [*own, *(name for one in added.values() for name in one)]
+    if len(names) > len(terms.all):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"two methods have a loss term {twice!r}; give one of them another name")
     return terms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from robustvit.training.validation import Validation
 
 __all__ = ["Keeper"]
 
-_NUMBERS = ("lr", "loss", "terms")
+_NUMBERS = ("lr", "loss", "terms", "diagnostics")
 
 
 class Keeper:
@@ -51,6 +52,7 @@ class Keeper:
         self.score: float | None = None
         self.best: float | None = None
         self.unreadable: dict[str, str] = {}
+        self.concerns: set[str] = set()
         self.window: dict[str, float] = {}
         self.window_size = 0
         self.is_validation_due = False
@@ -91,12 +93,28 @@ class Keeper:
             self.window[name] = self.window.get(name, 0.0) + float(value)
         self.window_size += 1
         run = self.run
-        if run.updates_done % run.config.loop.log_every and run.updates_done != run.updates:
+        if not run.is_logged(run.updates_done):
             return
         means = {name: value / self.window_size for name, value in self.window.items()}
         terms = {name.removeprefix("term "): means.pop(name) for name in list(means) if name.startswith("term ")}
-        self._write({"update": run.updates_done, "epoch": round(run.epoch, 4), "lr": found["lr"], **means, "terms": terms})
+        place = {"update": run.updates_done, "epoch": round(run.epoch, 4)}
+        diagnostics = found.get("diagnostics", {})
+        added = {"diagnostics": diagnostics} if diagnostics else {}
+        self._write({**place, "lr": found["lr"], **means, "terms": terms, **added})
+        self._warn(diagnostics)
         self.window, self.window_size = {}, 0
+
+    def _warn(self, diagnostics: Mapping[str, Mapping[str, float]]) -> None:
+        """Says once of each method that it does not do what it is for; not of the first tenth, when nothing is learned yet."""
+        if 10 * self.run.updates_done < self.run.updates:
+            return
+        for method in self.run.methods:
+            concern = method.concern(diagnostics[method.name]) if method.name in diagnostics else None
+            if concern and method.name not in self.concerns:
+                self.concerns.add(method.name)
+                self.notes.append(f"{method.name} at update {self.run.updates_done}: {concern}")
+                if self.run.workers.is_first:
+                    warnings.warn(self.notes[-1], stacklevel=2)
 
     def _write(self, entry: Mapping[str, Any]) -> None:
         if self.log is not None:

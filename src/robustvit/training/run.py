@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from robustvit.training.config import TrainConfig
 from robustvit.training.config_io import ConfigError
 from robustvit.training.deepaugment.distortion import Distortion
 from robustvit.training.deepaugment.kinds import distortion_class
+from robustvit.training.diagnostics import Diagnosis
 from robustvit.training.distributed import Workers
 from robustvit.training.forward import Forward, TrainedNetwork, loss_terms, needs_of
 from robustvit.training.frozen_statistics import freeze_statistics, is_freezing
@@ -162,17 +164,19 @@ class Run:
         """One update of the network with all micro-batches of this process.
 
         Returns:
-            The loss, its terms (of the whole batch, over all processes), the rate, and numbers of the methods.
+            The loss, its terms (of the whole batch, over all processes), the rate, and numbers of the methods; where the
+            update is logged, also their diagnostics.
 
         Raises:
             NotFiniteError: the loss is NaN or infinite; the update was not applied.
         """
         torch.manual_seed(keyed_seed(self.seed, self.updates_done, self.workers.rank) >> 1)
         rate = self.schedule.set(self.updates_done)
+        diagnosis = self._diagnosis()
         sums: dict[str, Tensor] = {}
         for i, batch in enumerate(batches):
             with self.workers.accumulating(self.module, is_last=i == len(batches) - 1):
-                step, terms = self._backward(batch)
+                step, terms = self._backward(batch, diagnosis)
             for name, value in terms.items():
                 sums[name] = sums.get(name, torch.zeros((), device=self.device)) + value.detach().float() * step.share
         terms_of_all = self._agreed(sums, batches)
@@ -182,14 +186,30 @@ class Run:
         self.updates_done += 1
         if self.ema is not None:
             self.ema.update(self.network, step=self.updates_done if self.config.loop.ema_warmup else None)
-        return {"lr": rate, "loss": sum(terms_of_all.values()), "terms": terms_of_all, **numbers, "grad_norm": norm}
+        found = {"lr": rate, "loss": sum(terms_of_all.values()), "terms": terms_of_all, **numbers, "grad_norm": norm}
+        return found if diagnosis is None else {**found, "diagnostics": diagnosis.agreed(self.workers, self.device)}
 
-    def _backward(self, batch: Batch) -> tuple[Step, dict[str, Tensor]]:
+    def is_logged(self, update: int) -> bool:
+        """Whether an update, counted from 1, is one of those that get a line of metrics.jsonl."""
+        return update % self.config.loop.log_every == 0 or update == self.updates
+
+    def _diagnosis(self) -> Diagnosis | None:
+        """For the update that comes, where it will be logged."""
+        if not self.is_logged(self.updates_done + 1):
+            return None
+        can_compare = not self.workers.is_sharded and not self.config.loop.compile
+        return Diagnosis(self.network, self.methods, can_compare=can_compare)
+
+    def _backward(self, batch: Batch, diagnosis: Diagnosis | None) -> tuple[Step, dict[str, Tensor]]:
         step = self._step_of(batch)
         precision = DTYPES[self.config.loop.precision]
         with torch.autocast(self.device.type, precision, enabled=precision is not torch.float32):
-            self.forward.run(step, self.methods)
-            terms = loss_terms(step, self.methods, self.config.loss.weight)
+            with nullcontext() if diagnosis is None else diagnosis.watching(step.share):
+                self.forward.run(step, self.methods)
+            found = loss_terms(step, self.methods, self.config.loss.weight)
+            if diagnosis is not None:
+                diagnosis.ask(step, found, self.workers, self.scaler.get_scale())
+        terms = found.all
         loss = torch.stack([term.float() for term in terms.values()]).sum()
         if not self.config.loss.weight:  # every parameter takes part, as several processes expect
             loss = loss + 0 * sum(tensor.float().sum() for tensor in tensors_of(step.outputs.answer))
@@ -224,6 +244,7 @@ class Run:
             seeds=batch.seeds,
             share=len(batch.images) / config.loop.batch_size,
             epoch=self.epoch,
+            progress=self.updates_done / self.updates,
             mean=self.normalisation.mean,
             std=self.normalisation.std,
             view=made.view,

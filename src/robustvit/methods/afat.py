@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
@@ -21,10 +21,12 @@ from robustvit.corruptions.patches import PatchNoise
 from robustvit.methods.alignment import AlignmentVariant, alignment_loss
 from robustvit.methods.base import Method, MethodConfig, MethodContext, Needs, Outputs, Step
 from robustvit.methods.patch_corruption import PatchScorer, cover_patches, draw_noise, keep_mask, random_scores
+from robustvit.recording.tape import Tape, record
 from robustvit.recording.token_grids import token_stride
+from robustvit.runtime.evaluation_mode import evaluation_mode
 from robustvit.runtime.randomness import keyed_seed
 
-__all__ = ["Afat", "AfatConfig", "CorruptionObjective", "Selection"]
+__all__ = ["STRENGTHS", "Afat", "AfatConfig", "CorruptionObjective", "Selection", "Strength", "alignment_of_choices"]
 
 Selection = Literal["adversarial", "random"]
 """Who chooses the patches: C, or chance (Table 4's ablation, without C)."""
@@ -39,6 +41,29 @@ ce: the cross-entropy of x^ (an ablation); always takes a second backward pass.
 """
 
 
+class Strength(NamedTuple):
+    """How C climbs.
+
+    Attributes:
+        scale: on its gradient.
+        clip: of the gradient of a patch's score; 0 for none.
+        lr: of its SGD.
+    """
+
+    scale: float
+    clip: float
+    lr: float
+
+
+STRENGTHS: dict[AlignmentVariant, Strength] = {
+    "paper": Strength(scale=1.0, clip=0.0, lr=3e-2),
+    "released": Strength(scale=327.68, clip=1.0, lr=1e-4),
+}
+"""The paper gives no numbers for C; these make it climb, see docs/afat.md. 327.68 is the first strength of the released code:
+lambda times a loss scale of 65536 that it never removes. The clip here sees the gradient of the mean over the whole update,
+the released one that of each device's part: with 16 devices, its strength is 16 times this number."""
+
+
 @dataclass(frozen=True)
 class AfatConfig(MethodConfig):
     """AFAT's options.
@@ -50,16 +75,15 @@ class AfatConfig(MethodConfig):
         noise: what covers a patch; "zero" is the mean colour, which stands for PatchDrop: the token stays.
         selection: see `Selection`.
         corruption_objective: see `CorruptionObjective`.
-        corruption_grad_scale: multiplies the gradient of L_align (or of "ce") before it is clipped to +-1 a patch. 327.68 is
-            the first strength of the released code: lambda times a loss scale of 65536 that it never removes. With 1 C hardly
-            moves. The clip here sees the gradient of the mean over the whole update, the released one that of each device's
-            part: with 16 devices, its strength is 16 times this number.
+        corruption_grad_scale: multiplies the gradient of L_align (or of "ce") on its way to C. None takes what the variant has
+            (`Strength`).
+        corruption_grad_clip: largest gradient of a patch's score after that; 0 for any, None for what the variant has.
         joint_batch: False sends x^ through the network by itself: batch statistics are not shared, nothing of CE(x) can leak
             to C, and "align" takes one backward pass. True sends x^ and x in one batch with common statistics, as released.
             None joins them where the network has no batch norm, so that it makes no difference but in speed.
-        lr, momentum, weight_decay: of C's SGD (Nesterov, ascending). The rate is constant.
+        lr, momentum, weight_decay: of C's SGD (Nesterov, ascending). The rate is constant; None takes what the variant has.
         clip_grad: largest norm of C's gradient.
-        variant: of the alignment loss. The released program is variant="released" with
+        variant: of the alignment loss, and of C's strength. The released program is variant="released" with
             corruption_objective="total" and joint_batch=True.
     """
 
@@ -69,9 +93,10 @@ class AfatConfig(MethodConfig):
     noise: PatchNoise = "unit_normalised"
     selection: Selection = "adversarial"
     corruption_objective: CorruptionObjective = "align"
-    corruption_grad_scale: float = 327.68
+    corruption_grad_scale: float | None = None
+    corruption_grad_clip: float | None = None
     joint_batch: bool | None = None
-    lr: float = 1e-4
+    lr: float | None = None
     momentum: float = 0.9
     weight_decay: float = 0.05
     clip_grad: float = 5.0
@@ -87,9 +112,20 @@ class AfatConfig(MethodConfig):
             if getattr(self, name) not in get_args(kind):
                 raise ValueError(f"{name}={getattr(self, name)!r} is not known; choose one of {', '.join(get_args(kind))}")
 
+        for name in ("corruption_grad_scale", "corruption_grad_clip", "lr"):
+            value = getattr(self, name)
+            if value is not None and not value >= 0:
+                raise ValueError(f"{name}={value!r} is not possible; give 0 or more, or null for what the variant has")
+
     @property
     def needs(self) -> Needs:
         return Needs(features=True)
+
+    @property
+    def strength(self) -> Strength:
+        """That of the variant, but for what is given."""
+        given = dict(scale=self.corruption_grad_scale, clip=self.corruption_grad_clip, lr=self.lr)
+        return STRENGTHS[self.variant]._replace(**{name: value for name, value in given.items() if value is not None})
 
     def check(self, config: Any) -> None:
         super().check(config)
@@ -124,7 +160,7 @@ class Afat(Method):
     name = "afat"
 
     def __init__(self, config: AfatConfig, context: MethodContext) -> None:
-        self.config, self.needs = config, config.needs
+        self.config, self.needs, self.strength = config, config.needs, config.strength
         has_batch_norm = any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in context.network.modules())
         self.is_joint = not has_batch_norm if config.joint_batch is None else config.joint_batch
         self.patch_size = config.patch_size or token_stride(context.network, context.img_size)
@@ -137,7 +173,7 @@ class Afat(Method):
         if self.scorer is not None:
             self.optimizer = torch.optim.SGD(
                 scorer.parameters(),
-                lr=config.lr,
+                lr=self.strength.lr,
                 momentum=config.momentum,
                 nesterov=config.momentum > 0,
                 weight_decay=config.weight_decay,
@@ -154,7 +190,7 @@ class Afat(Method):
             keep = keep_mask(random_scores(step.seeds, self.patches, x.float()), config.rho)
         else:
             with torch.autocast(x.device.type, enabled=False):
-                mask = keep_mask(self.scorer(x.float()), config.rho)
+                mask = keep_mask(self.scorer(x.float()), config.rho, self.strength.clip)
             keep = mask.detach().requires_grad_()
             self._choice = _Choice(mask, keep)
         noise = draw_noise(x, config.noise, step.mean, step.std, step.seeds)
@@ -182,7 +218,15 @@ class Afat(Method):
         if objective == "total" or (objective == "align" and not leaks):
             return None
         aim = align if objective == "align" else step.loss(corrupted)
-        return torch.autograd.grad(self.config.corruption_grad_scale * aim, leaf, retain_graph=True)[0]
+        return torch.autograd.grad(self.strength.scale * aim, leaf, retain_graph=True)[0]
+
+    def diagnose(self, step: Step) -> dict[str, float]:
+        """L_align of the patches that C chooses, over that of random ones: 1 where C has learned nothing yet."""
+        if self.scorer is None:
+            return {}
+        with evaluation_mode(step.network):
+            chosen, random = alignment_of_choices(step, self.scorer, self.config)
+        return {"chosen_over_random": chosen / random if random else 1.0}
 
     def after_backward(self, step: Step, loss_scale: float) -> None:
         if self._choice is None:
@@ -191,10 +235,10 @@ class Afat(Method):
         if choice.gradient is not None:
             gradient = step.share * choice.gradient
         elif choice.leaf.grad is not None:  # of loss_scale * share * (lambda L_align + what leaks)
-            gradient = choice.leaf.grad * (self.config.corruption_grad_scale / (self.config.weight * loss_scale))
+            gradient = choice.leaf.grad * (self.strength.scale / (self.config.weight * loss_scale))
         else:
             raise RuntimeError("AFAT's corrupted images took no part in the backward pass; add its term to the loss")
-        choice.mask.backward(gradient)  # clipped to +-1 a patch on its way through `keep_mask`
+        choice.mask.backward(gradient)  # through `keep_mask`, which may clip it
 
     def update(self, reduce: Callable[[Sequence[Tensor]], None]) -> dict[str, float]:
         if self.scorer is None:
@@ -222,6 +266,27 @@ class Afat(Method):
         if self.scorer is not None:
             self.scorer.load_state_dict(state["scorer"])
             self.optimizer.load_state_dict(state["optimizer"])
+
+
+def alignment_of_choices(step: Step, scorer: PatchScorer, config: AfatConfig) -> tuple[float, float]:
+    """L_align of a batch with the patches covered that `scorer` chooses, and with as many random ones; the same noise.
+
+    The network of the step is asked as it stands: put it into evaluation mode.
+    """
+    x = step.images.float()
+    noise = draw_noise(x, config.noise, step.mean, step.std, step.seeds)
+    N = scorer.grid[0] * scorer.grid[1]
+    scores = (scorer(x), random_scores(step.seeds, N, x))
+
+    def features(images: Tensor) -> Tape:
+        with record(step.network, attention=False) as tape:
+            step.network(images.to(step.images.dtype))
+        return tape
+
+    clean = features(x)
+    covered = [features(cover_patches(x, keep_mask(one, config.rho), noise, step.mean, step.std)) for one in scores]
+    losses = [alignment_loss(clean.features, tape.features, prefix_tokens=clean.prefix_tokens) for tape in covered]
+    return float(losses[0]), float(losses[1])
 
 
 def _uses_batch_statistics(network: nn.Module) -> bool:

@@ -1,7 +1,10 @@
 """AFAT's patch corruption network: chooses the patches whose corruption hurts most, and covers them with noise.
 
 It sees the normalised image and scores every patch; the `rho` share with the lowest scores is covered (AFAT, section 3.1). The
-choice is a step function; gradients pass straight through it, clipped to +-1 per patch.
+choice is a step function; gradients pass straight through it. The released code clips them to +-1 per patch on the way, after
+a scale of hundreds, which leaves little but signs. Covered patches have large gradients that tell how much they hurt, the many
+kept ones small gradients of nearly random sign: the signs add up to noise, and the network does not climb
+(`benchmarks/corruption_network.py`).
 """
 
 from __future__ import annotations
@@ -80,26 +83,28 @@ def _scorer_of(learned: dict[str, Any]) -> PatchScorer:
     return scorer
 
 
-def keep_mask(scores: Tensor, rho: float) -> Tensor:
+def keep_mask(scores: Tensor, rho: float, clip: float = 1.0) -> Tensor:
     """1 for patches that stay and 0 for the `occluded_count(rho, N)` lowest scores; straight-through gradient.
 
     Args:
         scores: [B, N].
         rho: share to cover, 0 <= rho < 1.
+        clip: largest gradient of a score, 1 as released; 0 for any.
     """
-    return _StraightThrough.apply(scores, rho)
+    return _StraightThrough.apply(scores, rho, clip)
 
 
 class _StraightThrough(torch.autograd.Function):
-    """The mask forward; backward, the gradient of the mask clipped to +-1, as in AFAT's released code."""
+    """The mask forward; backward, the gradient of the mask as it is, or clipped."""
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, rho: float) -> Tensor:
+    def forward(ctx: Any, scores: Tensor, rho: float, clip: float) -> Tensor:
+        ctx.clip = clip
         return keep_highest(scores, rho)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return gradient.clamp(-1, 1), None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return gradient.clamp(-ctx.clip, ctx.clip) if ctx.clip else gradient, None, None
 
 
 def random_scores(seeds: Sequence[int], patches: int, like: Tensor) -> Tensor:

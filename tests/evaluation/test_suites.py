@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import av
@@ -14,9 +16,11 @@ from refusals import refused
 from torch import nn
 
 import robustvit as rv
+from robustvit.cli import main
 from robustvit.corruptions.sequences import SEQUENCES
 from robustvit.data.layouts import LayoutError
 from robustvit.data.scenes.dataset import Scenes
+from robustvit.evaluation.suites.imagenet_p import film_kinds
 from robustvit.evaluation.suites.registry import SUITES
 from robustvit.metrics.class_subset import imagenet_subset
 from robustvit.tasks.class_matching import ClassMismatchError
@@ -214,13 +218,33 @@ def save_film(path: Path, levels: list[int]) -> None:
         container.mux(stream.encode())
 
 
-def test_films_on_disk_are_read(tmp_path: Path) -> None:
-    from robustvit.evaluation.suites.imagenet_p import film_kinds
-
+def save_imagenet_p(root: Path) -> None:
+    """A film of each kind; the answer changes at every frame of the one that rotates."""
     for kind in film_kinds("imagenet"):
         group = "noise" if "noise" in kind else "blur"
         levels = [0, 255, 0, 255, 0] if kind == "rotate" else [0] * 5
-        save_film(tmp_path / "imagenet-p" / group / kind / "n01" / "a.mp4", levels)
+        save_film(root / "imagenet-p" / group / kind / "n01" / "a.mp4", levels)
+
+
+def test_mfr_is_marked_as_unconfirmed_in_terminal_report_and_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
+    save_imagenet_p(tmp_path)
+    line = ["eval", "resnet10t", "--untrained", "--num-classes", "10", "--img-size", "224", "224", "--data", str(tmp_path)]
+    assert main([*line, "--suite", "imagenet-p", "--output", str(tmp_path / "out")]) == 0
+    assert "mFR (AlexNet = 100 %, unconfirmed)" in capsys.readouterr().out
+    shown = re.sub(r"<[^>]*>", " ", (tmp_path / "out" / "report.html").read_text())
+    named = [shown[found.start() : found.start() + 60] for found in re.finditer(r"\bmFR\b", shown)]
+    assert len(named) > 3
+    assert [words for words in named if "unconfirmed" not in words and not words.startswith("mFR in papers")] == []
+    stored = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert "Unconfirmed" in stored["measures"]["mean_flip_rate"]["meaning"]
+    assert "to be confirmed" in stored["models"][0]["measurements"][0]["corruption"]["flip_rates_divided_by"]
+
+
+def test_films_on_disk_are_read(tmp_path: Path) -> None:
+    save_imagenet_p(tmp_path)
     model = rv.evaluate(ByGrey(side=224), tmp_path, "imagenet-p").models[0]
     flips = {c.condition: c.flip_probability for c in model.cells}
     assert flips == {**dict.fromkeys(flips, 0.0), "rotate": 1.0}

@@ -19,12 +19,15 @@ from refusals import refused
 from steps import make_step
 from torch import Tensor, nn
 
+import robustvit as rv
+from robustvit.data.scenes.dataset import Scenes
 from robustvit.methods import afat as afat_module
-from robustvit.methods.afat import Afat, AfatConfig
+from robustvit.methods.afat import STRENGTHS, Afat, AfatConfig
 from robustvit.methods.alignment import alignment_loss
 from robustvit.methods.base import Step
-from robustvit.methods.patch_corruption import cover_patches, draw_noise, keep_mask
+from robustvit.methods.patch_corruption import cover_patches, draw_noise, keep_mask, random_scores
 from robustvit.models.rvt import RVTBlock
+from robustvit.recording.tape import record
 from robustvit.recording.token_grids import token_stride
 from robustvit.tasks.classification import Classification
 from robustvit.training.forward import Forward, TrainedNetwork
@@ -250,6 +253,60 @@ def test_the_scorer_climbs_where_its_gradient_is_not_clipped(family: str, shake:
     assert rise(maximize=True) > 1 > rise(maximize=False)
 
 
+def ratio_after_training_the_scorer_of(variant: str, updates: int) -> float:
+    """L_align of the patches it then chooses over that of random ones, on other images; the shipped network is frozen."""
+    network = rv.create_model("vit_nano", pretrained=True).eval().requires_grad_(False)
+    method = AfatConfig(variant=variant).build(context_of(network))  # type: ignore[arg-type]
+    scenes = Scenes("train", 16 * (updates + 4), (32, 32))
+    for i in range(updates):
+        run_step(network, method, scene_batch(scenes, i), seeds=range(16 * i, 16 * i + 16))
+        method.update(alone)
+    held_out = [make_step(network, scene_batch(scenes, updates + i), seeds=range(i, i + 16)) for i in range(4)]
+    return float(np.mean([method.diagnose(step)["chosen_over_random"] for step in held_out]))
+
+
+def scene_batch(scenes: Scenes, i: int) -> Tensor:
+    return torch.stack([(scenes[j][0].float() / 255 - 0.5) / 0.25 for j in range(16 * i, 16 * i + 16)])
+
+
+def test_the_scorer_of_the_paper_soon_hurts_more_than_chance_where_the_released_one_does_not() -> None:
+    assert ratio_after_training_the_scorer_of("paper", 25) > 3
+    assert ratio_after_training_the_scorer_of("released", 25) < 2
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_diagnosis_is_the_ratio_of_two_losses_and_changes_nothing(family: str) -> None:
+    network = small_network(family).train()
+    method = AfatConfig(noise="zero").build(context_of(network))
+    assert method.scorer is not None
+    step = run_step(network, method, pictures())
+    state, before = torch.get_rng_state(), {name: value.clone() for name, value in network.state_dict().items()}
+    found = method.diagnose(step)
+    assert network.training
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+    random = random_scores(step.seeds, method.patches, step.images)
+    network.eval()
+    heights = []
+    for scores in (method.scorer(step.images), random):
+        covered = cover_patches(step.images, keep_mask(scores, 0.1), torch.zeros_like(step.images), step.mean, step.std)
+        with torch.no_grad(), record(network, attention=False) as clean:
+            network(step.images)
+        with torch.no_grad(), record(network, attention=False) as spoiled:
+            network(covered)
+        heights.append(alignment_loss(clean.features, spoiled.features, prefix_tokens=clean.prefix_tokens).item())
+    assert found == {"chosen_over_random": pytest.approx(heights[0] / heights[1], rel=1e-5)}
+    assert AfatConfig(selection="random").build(context_of(network)).diagnose(step) == {}
+
+
+def test_a_variant_says_how_its_scorer_climbs_but_for_what_is_given() -> None:
+    assert AfatConfig().strength == STRENGTHS["paper"]
+    assert AfatConfig(variant="released").strength == (327.68, 1.0, 1e-4)
+    assert AfatConfig(variant="released", lr=0.5).strength == (327.68, 1.0, 0.5)
+    given = AfatConfig(corruption_grad_scale=2.0, corruption_grad_clip=0.25, lr=0.0)
+    assert given.strength == given.build(context_of(small_network("vit"))).strength == (2.0, 0.25, 0.0)
+
+
 @pytest.mark.parametrize("family", ["vit", "fan_vit"])
 @pytest.mark.parametrize("objective", ["align", "ce"])
 def test_scores_move_along_the_gradient_of_the_objective(objective: str, family: str) -> None:
@@ -420,6 +477,8 @@ def test_other_patch_sizes_and_long_images_work() -> None:
         (dict(weight=0), "weight=0 is not possible: give more than 0, or leave afat out"),
         (dict(rho=1.0), "rho=1.0 is not possible; give 0 or more and less than 1"),
         (dict(noise="black"), "noise='black' is not known; choose one of unit_normalised, pixel_uniform, zero"),
+        (dict(lr=-1.0), "lr=-1.0 is not possible; give 0 or more, or null for what the variant has"),
+        (dict(corruption_grad_clip=float("nan")), "corruption_grad_clip=nan is not possible"),
         (dict(corruption_objective="all"), "corruption_objective='all' is not known; choose one of align, total, ce"),
     ],
 )

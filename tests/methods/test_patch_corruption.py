@@ -66,6 +66,15 @@ def test_gradients_pass_straight_through_and_are_clipped(
     torch.testing.assert_close(scorer.fc.weight.grad[0], torch.tensor(expected["grad_fc_row0"]), rtol=0, atol=1e-5)
 
 
+def test_without_a_clip_the_gradient_of_the_mask_is_that_of_the_scores() -> None:
+    gradient = torch.tensor([[3.0, -0.5, -7.0, 1.0]])
+    for clip, expected in ((0.0, gradient), (2.0, torch.tensor([[2.0, -0.5, -2.0, 1.0]]))):
+        scores = torch.rand(1, 4, requires_grad=True)
+        keep_mask(scores, 0.25, clip).backward(gradient)
+        assert scores.grad is not None
+        assert torch.equal(scores.grad, expected)
+
+
 @given(st.integers(2, 40), st.floats(0.01, 0.9))
 def test_as_many_patches_as_the_quantile_says_are_covered(patches: int, rho: float) -> None:
     scores = random_scores(range(3), patches, torch.empty(0))

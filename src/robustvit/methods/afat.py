@@ -56,7 +56,7 @@ class Strength(NamedTuple):
 
 
 STRENGTHS: dict[AlignmentVariant, Strength] = {
-    "paper": Strength(scale=1.0, clip=0.0, lr=3e-2),
+    "paper": Strength(scale=10.0, clip=0.0, lr=1e-2),
     "released": Strength(scale=327.68, clip=1.0, lr=1e-4),
 }
 """The paper gives no numbers for C; these make it climb, see docs/afat.md. 327.68 is the first strength of the released code:
@@ -111,7 +111,6 @@ class AfatConfig(MethodConfig):
         for name, kind in kinds.items():
             if getattr(self, name) not in get_args(kind):
                 raise ValueError(f"{name}={getattr(self, name)!r} is not known; choose one of {', '.join(get_args(kind))}")
-
         for name in ("corruption_grad_scale", "corruption_grad_clip", "lr"):
             value = getattr(self, name)
             if value is not None and not value >= 0:

@@ -94,8 +94,9 @@ def climb(
     """L_align(C) / L_align(random) on the held-out images, after every `options.every` updates of C."""
     config = AfatConfig(corruption_grad_scale=strength.scale, corruption_grad_clip=strength.clip, lr=strength.lr)
     load: Any = rv.create_model  # which AFAT does not call
-    size = tuple(steps[0].images.shape[2:])
-    method = config.build(MethodContext(network, network.num_classes, size, torch.device("cpu"), seed, load))
+    outputs: Any = network.num_classes
+    H, W = steps[0].images.shape[2:]
+    method = config.build(MethodContext(network, outputs, (H, W), torch.device("cpu"), seed, load))
     held_out, found = steps[options.updates :], []
     for update, step in enumerate(steps[: options.updates], start=1):
         train_scorer(method, replace(step))  # what the network answers is not kept

@@ -63,9 +63,8 @@ def fit_scorer(
 
     Two random masks of every image are tried; the patches of the one with the larger alignment loss should get the lower
     scores (a logistic loss on the difference of their sums). AFAT's straight-through gradient climbs as well, unless it is
-    clipped as in the released code (`keep_mask`), but it is linear: of a kept patch it tells what a little noise would
-    change, not what a covered patch does. Masks that were tried tell that, and what is fitted to them hurts more
-    (`benchmarks/corruption_network.py`).
+    clipped as in the released code (`keep_mask`); but it is linear: of a kept patch it tells what a little noise would
+    change, not what a covered one does, and it needs a gradient of the network. `benchmarks/corruption_network.py` compares.
 
     Args:
         model: the classifier; left as it was.

@@ -2,9 +2,9 @@
 
 It sees the normalised image and scores every patch; the `rho` share with the lowest scores is covered (AFAT, section 3.1). The
 choice is a step function; gradients pass straight through it. The released code clips them to +-1 per patch on the way, after
-a scale of hundreds, which leaves little but signs. Covered patches have large gradients that tell how much they hurt, the many
-kept ones small gradients of nearly random sign: the signs add up to noise, and the network does not climb
-(`benchmarks/corruption_network.py`).
+a scale of hundreds: in small batches little but signs is left. Covered patches have large gradients that tell how much they
+hurt, the many kept ones small gradients of nearly random sign, so that the signs add up to noise and the network climbs with
+luck or not at all (`benchmarks/corruption_network.py`).
 """
 
 from __future__ import annotations

@@ -194,6 +194,15 @@ def test_a_file_that_cannot_be_understood_is_refused(tmp_path: Path, contents: s
         open_objects(tmp_path / "a.json")
 
 
+def test_a_folder_whose_only_annotations_are_no_coco_names_them_where_labels_are_needed(tmp_path: Path) -> None:
+    save(tmp_path / "images" / "0.jpg", np.full((*SIZE, 3), 128, np.uint8))
+    (tmp_path / "labels.json").write_text("[1, 2]")
+    samples = open_objects(tmp_path)
+    assert not samples.has_targets
+    with refused(LayoutError, tmp_path, "0.jpg", "labels.json", "predict"):
+        samples.require_targets()
+
+
 def test_annotations_none_of_which_can_be_used_are_refused(tmp_path: Path) -> None:
     file = annotated(tmp_path, [], annotations=[{"id": 5, "image_id": 100, "category_id": 4, "bbox": BOX}])
     with refused(LayoutError, file, "annotation 5"):

@@ -13,9 +13,10 @@ from pathlib import Path
 from robustvit.corruptions.parameters import SEVERITIES
 from robustvit.data.files_below import files_below
 from robustvit.data.layouts import SCENES, Split, embedded_scenes
+from robustvit.data.map_samples import named
 from robustvit.data.object_samples import NO_OBJECTS, ObjectFile, ObjectFiles, ObjectSamples
 from robustvit.data.readers.class_folders import LayoutError
-from robustvit.data.readers.coco import coco_file_objects, coco_objects, coco_split
+from robustvit.data.readers.coco import coco_file_objects, coco_objects, coco_split, other_json
 from robustvit.data.readers.coco_o import DOMAINS, is_coco_o
 from robustvit.data.readers.coco_o import coco_o_domains as read_domains
 from robustvit.data.readers.corrupted_images import corrupted_folders
@@ -159,5 +160,6 @@ def _images_alone(path: Path, ignore_orientation: bool) -> ObjectFiles:
     names = ordered(file.as_posix() for file in files_below(path) if is_image(file))
     if not names:
         raise LayoutError(f"{path} has no images{told_files(path)}; expected {EXPECTED}")
-    files = [ObjectFile(name, path / name) for name in names]
-    return ObjectFiles(files, str(path), NO_OBJECTS, None, expected=EXPECTED, ignore_orientation=ignore_orientation)
+    files, others = [ObjectFile(name, path / name) for name in names], other_json(path)
+    expected = EXPECTED + (f"; no annotations of COCO's format are in {named(others)}" if others else "")
+    return ObjectFiles(files, str(path), NO_OBJECTS, None, expected=expected, ignore_orientation=ignore_orientation)

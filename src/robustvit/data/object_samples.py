@@ -183,7 +183,8 @@ class ObjectFiles(ObjectSamples):
     def require_targets(self) -> None:
         if not self.has_targets:
             told = f"; expected {self.expected}" if self.expected else ""
-            raise LayoutError(f"{self.name} has {len(self)} images without labelled objects, such as {self.files[0].id}{told}")
+            unlabelled = f"{len(self)} images without labelled objects, such as {self.files[0].id}"
+            raise LayoutError(f"{self.name} has {unlabelled}, which only `predict` takes{told}")
 
     def learnable(self) -> list[int]:
         """Positions of the images that a detector learns from, as published: with a side of 32 pixels or more, as far as the

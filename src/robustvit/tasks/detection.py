@@ -181,9 +181,7 @@ class Detection(ObjectScoring, Task):
     def bind(self, network: Any, samples: Any, size: tuple[int, int], **options: Any) -> Detection:
         super().bind(network, samples, size, **options)
         if not samples.has_targets:
-            raise LayoutError(
-                f"{samples.name} has no labelled objects, so there is nothing to measure by; `predict` needs none"
-            )
+            samples.require_targets()
         names, classes, outputs = label_names_of(network), tuple(samples.classes), getattr(network, "num_classes", None)
         known = len(names) == outputs and set(classes) <= set(names)
         if isinstance(outputs, int) and outputs != len(classes) and not known:

@@ -22,7 +22,7 @@ from robustvit.data.readers.coco_annotations import CocoFile, CocoImage, coco_ta
 from robustvit.data.readers.paired_files import is_image, ordered
 from robustvit.data.readers.split_names import chosen_split, split_folders, split_of
 
-__all__ = ["coco_file_objects", "coco_objects", "coco_split", "coco_splits"]
+__all__ = ["coco_file_objects", "coco_objects", "coco_split", "coco_splits", "other_json"]
 
 _OTHER_KINDS = re.compile(r"(person_keypoints|captions|stuff|panoptic|image_info|densepose)_")
 """What COCO's annotation files without boxes of all classes begin with."""
@@ -100,6 +100,12 @@ def _annotation_files(folder: Path) -> Iterator[Path]:
     instances = [file for file in files if file.name.startswith("instances")]
     if instances or len(files) <= _MOST_FILES:
         yield from instances or filter(_is_coco, files)
+
+
+def other_json(path: Path) -> list[str]:
+    """Names of the JSON files of a dataset in which no annotations of COCO's format are to be seen."""
+    files = sorted(file for folder in (path, path / "annotations") for file in folder.glob("*.json") if file.is_file())
+    return [file.relative_to(path).as_posix() for file in files if not _is_coco(file)]
 
 
 def _is_coco(file: Path) -> bool:

@@ -1,26 +1,31 @@
-"""What each method buys on real images: the same small network and updates, with and without it, over several seeds.
+"""What each method buys on real images: the same small network, images and updates, with and without it, over several seeds.
 
-    python benchmarks/method_gains.py FOLDER --output runs/gains --seeds 0 1
+    python benchmarks/method_gains.py FOLDER --seeds 0 1 2 3 4
+    python benchmarks/gains_analysis.py benchmarks/records/method_gains
 
-FOLDER has train.tar and test.tar, or train/ and test/, with one folder per class. Runs are resumable: a second call does
-what is missing. The table goes to OUTPUT/gains.md and gains.json, with mean and spread over the seeds. Two calls beside each
-other, each with `--threads 1` and a seed of its own, use two cores better than one call does; a last call with all seeds joins
-them.
+FOLDER has train.tar and test.tar, or train/ and test/, with one folder per class. A run is one variant with one seed. Runs of
+a seed start from the same weights where they have the same parts, and see the same images in the same order, so that they can
+be compared in pairs. The averaged weights after each quarter of the updates are measured: clean, and under the 15 common
+corruptions at severity 3. What was measured is a small file per run in --records, which the analysis reads; a run that has its
+file is not made again, and an interrupted one is resumed in --output. Two calls beside each other, each with `--threads 1` and
+seeds of its own, use two cores better than one call does.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
 import torch
 
 import robustvit as rv
+from robustvit.models.weights_into import load_weights
 from robustvit.runtime.files import write_whole
+from robustvit.training.metrics_log import read_metrics
 from robustvit.training.train import Progress, train
 
 BASE = (
@@ -30,114 +35,160 @@ BASE = (
     "optimizer.lr=2e-3",
     "optimizer.clip_grad=1.0",
     "schedule.min_lr=1e-5",
-    "schedule.warmup_epochs=1",
+    "schedule.name=cosine",
+    "schedule.warmup_updates=150",
+    "schedule.warmup_ratio=0.001",
     "loop.batch_size=64",
     "loop.ema_decay=0.99",
     "loop.ema_warmup=true",
-    "loop.validate_every=5",
     "loop.device=cpu",
+    "data.val=",
 )
-TAP, ADL, AFAT = "model.tap=4", "methods.adl={}", "methods.afat={weight: 2.0}"
-LABELER = ("model.token_head=true", "methods.stl_labeler={}")
-VARIANTS: dict[str, tuple[str, ...]] = {
-    "ViT": ("model.name=vit_nano",),
-    "FAN": (),
-    "FAN + TAP": (TAP,),
-    "FAN + ADL": (ADL,),
-    "FAN + TAP + ADL": (TAP, ADL),
-    "FAN + AFAT": (AFAT,),
-    "FAN + AFAT at 0.005": ("methods.afat={weight: 0.005}",),
-    "FAN + STL": ("stl",),
-    "all together": (TAP, ADL, AFAT, "stl"),
+QUARTERS = 4
+TAP, ADL, AFAT = "model.tap=4", "methods.adl={start: 0.5}", "methods.afat={weight: 2.0}"
+HEAD = "model.token_head=true"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What is trained.
+
+    Attributes:
+        changes: of `BASE`.
+        length: of the training, in those of the others.
+        is_student: whether it learns from the labeler of the same seed, which is trained first and is as long.
+        reference: the variants that it is compared with.
+    """
+
+    changes: tuple[str, ...] = ()
+    length: int = 1
+    is_student: bool = False
+    reference: tuple[str, ...] = ("FAN",)
+
+
+VARIANTS = {
+    "FAN": Variant(reference=()),
+    "FAN + TAP": Variant((TAP,)),
+    "FAN + ADL": Variant((ADL,)),
+    "FAN + AFAT": Variant((AFAT,)),
+    "FAN + AFAT at 0.005": Variant(("methods.afat={weight: 0.005}",)),
+    "FAN, twice as long": Variant(length=2),
+    "FAN + STL": Variant((HEAD,), is_student=True, reference=("FAN", "FAN, twice as long")),
+    "all together": Variant((TAP, ADL, AFAT, HEAD), is_student=True, reference=("FAN", "FAN, twice as long", "FAN + STL")),
+    "ViT": Variant(("model.name=vit_nano",)),
 }
-"""Name -> changes; "stl" stands for the student of a labeler that is trained first, with the same seed. AFAT has a lambda that
-acts on this network, and for comparison the published one, which is as good as off here (docs/afat.md)."""
-SHOWN = {"clean_accuracy": "clean", "mean_accuracy_15": "15 corruptions", "retention": "retention"}
+"""ADL begins late and AFAT has a lambda that acts on this network; beside it the published one (docs/adl.md, docs/afat.md)."""
+LABELER = Variant((HEAD, "methods.stl_labeler={}"), reference=())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="folder with train.tar and test.tar, or train/ and test/")
-    parser.add_argument("--output", type=Path, default=Path("runs/gains"))
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
-    parser.add_argument("--train-images", type=int, default=10_000)
+    parser.add_argument("--output", type=Path, default=Path("runs/gains"), help="trained networks")
+    parser.add_argument("--records", type=Path, default=Path("benchmarks/records/method_gains"), help="what was measured")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--updates", type=int, default=4_000, help="of a training; a multiple of 4")
     parser.add_argument("--test-images", type=int, default=2_000)
-    parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--threads", type=int, default=0, help="of PyTorch; 0: as many as it likes")
     parser.add_argument("--only", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
     options = parser.parse_args()
+    if options.updates % QUARTERS:
+        parser.error(f"--updates {options.updates} is no multiple of {QUARTERS}")
     if options.threads:
         torch.set_num_threads(options.threads)
-    options.output.mkdir(parents=True, exist_ok=True)
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in options.only}
     for seed in options.seeds:
         for name in options.only:
-            found[name].append(measured(name, seed, options))
-            report(found, options, SHOWN)
+            record = options.records / f"{file_name(name)}-{seed}.json"
+            if not record.exists():
+                write_record(record, run(name, seed, options))
+            print(f"{name}, seed {seed}: {record}", flush=True)
 
 
-def measured(name: str, seed: int, options: argparse.Namespace) -> dict[str, float]:
-    """Trains and evaluates one variant, or takes what an earlier call has found."""
-    folder = options.output / f"{name.lower().replace(' + ', '_').replace(' ', '_')}-{seed}"
-    changes = [*VARIANTS[name]]
-    if "stl" in changes:
+def run(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Trains and measures one variant."""
+    variant = VARIANTS[name]
+    changes = [*variant.changes]
+    if variant.is_student:
         labeler = options.output / f"labeler-{seed}"
-        trained(labeler, LABELER, seed, options)
+        trained(labeler, LABELER, LABELER.changes, seed, options)
         student = f"{{labeler: fan_vit_nano, checkpoint: '{labeler / 'weights' / 'model.safetensors'}'}}"
-        changes = [c for c in changes if c != "stl"] + ["model.token_head=true", f"methods.stl_student={student}"]
-    trained(folder, changes, seed, options)
-    network = rv.create_model(f"local-dir:{folder / 'weights'}", pretrained=True).eval()
+        changes.append(f"methods.stl_student={student}")
+    folder = options.output / f"{file_name(name)}-{seed}"
+    trained(folder, variant, changes, seed, options)
+    log = [entry["diagnostics"] for entry in read_metrics(folder / "metrics.jsonl") if entry.get("diagnostics")]
+    return {
+        "variant": name,
+        "seed": seed,
+        "setting": {"updates": options.updates, "test_images": options.test_images},
+        "version": rv.__version__,
+        "points": measured(folder, options),
+        "diagnostics": log[-1] if log else {},
+    }
+
+
+def trained(folder: Path, variant: Variant, changes: Sequence[str], seed: int, options: argparse.Namespace) -> None:
+    """Trains, with checkpoints after every quarter, or takes what an earlier call has trained."""
+    updates = variant.length * options.updates
+    config = rv.load_config(
+        None,
+        [
+            *BASE,
+            f"data.train={split_of(options.data, 'train')}",
+            f"schedule.updates={updates}",
+            f"loop.checkpoint_every={updates // QUARTERS}",
+            f"loop.keep={QUARTERS}",
+            f"loop.seed={seed}",
+            *changes,
+        ],
+    )
+
+    def told(progress: Progress) -> None:
+        if progress.update % 500 == 0:
+            speed = f"{progress.images_per_second:.0f} images/s"
+            print(f"  {folder.name}: update {progress.update} of {progress.updates}, {speed}", flush=True)
+
+    train(config, folder, resume=True, report=told).check_finished()
+
+
+def measured(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """What the averaged weights of every checkpoint do, in the order of the training."""
+    networks = {}
+    for path in sorted((folder / "checkpoints").glob("checkpoint-*.pt")):
+        state = torch.load(path, weights_only=True)
+        networks[str(state["update"])] = network = rv.create_model(f"local-dir:{folder / 'weights'}", pretrained=True).eval()
+        load_weights(network, state["ema"])
     results = rv.evaluate(
-        {name: network},
+        networks,
         split_of(options.data, "test"),
         ["clean", "common15"],
+        severity=(3,),
         limit=options.test_images,
         batch_size=100,
         output=folder / "evaluation",
         resume=True,
     )
-    return {key: results.models[0].summary[key].value for key in SHOWN}
-
-
-def trained(folder: Path, changes: Sequence[str], seed: int, options: argparse.Namespace) -> None:
-    data = [f"data.train={split_of(options.data, 'train')}", f"data.train_limit={options.train_images}", "data.val="]
-    run = [f"schedule.epochs={options.epochs}", f"loop.seed={seed}"]
-    config = rv.load_config(None, [*BASE, *data, *run, *changes])
-
-    def told(progress: Progress) -> None:
-        if progress.update % 500 == 0:
-            print(
-                f"  {folder.name}: update {progress.update} of {progress.updates}, {progress.images_per_second:.0f} images/s"
-            )
-
-    train(config, folder, resume=True, report=told)
+    return [
+        {
+            "update": int(model.name),
+            "clean": round(model.summary["clean_accuracy"].value, 6),
+            "corrupted": round(model.summary["mean_accuracy"].value, 6),
+        }
+        for model in results.models
+    ]
 
 
 def split_of(data: Path, split: str) -> Path:
     return next((path for path in (data / f"{split}.tar", data / split) if path.exists()), data / split)
 
 
-def report(found: dict[str, list[dict[str, float]]], options: argparse.Namespace, shown: dict[str, str]) -> None:
-    """Writes and prints the table of what there is so far: `shown` has its columns."""
-    with write_whole(options.output / "gains.json") as file:
-        file.write_text(json.dumps({"seeds": options.seeds, "found": found}, indent=2) + "\n")
-    text = "\n".join(table(found, shown)) + "\n"
-    with write_whole(options.output / "gains.md") as file:
-        file.write_text(text)
-    print(text, flush=True)
+def file_name(variant: str) -> str:
+    return variant.lower().replace(" + ", "_").replace(", ", "_").replace(" ", "_")
 
 
-def table(found: dict[str, list[dict[str, float]]], shown: dict[str, str]) -> Iterator[str]:
-    yield f"| network | {' | '.join(shown.values())} | seeds |"
-    yield "|---|" + "---:|" * (len(shown) + 1)
-    for name, runs in found.items():
-        if runs:
-            yield f"| {name} | {' | '.join(spread([run[key] for run in runs]) for key in shown)} | {len(runs)} |"
-
-
-def spread(values: Sequence[Any]) -> str:
-    percent = [100 * value for value in values]
-    return f"{mean(percent):.1f}" + (f" ± {stdev(percent):.1f}" if len(percent) > 1 else "")
+def write_record(path: Path, record: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with write_whole(path) as file:
+        file.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -15,11 +15,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import mean, stdev
 
 import torch
 
 import robustvit as rv
-from method_gains import spread
 from robustvit.evaluation.results import Results, Value
 from robustvit.runtime.files import write_whole
 from robustvit.tasks.segmentation import Segmentation
@@ -141,6 +141,12 @@ def differences(found: dict[int, Results], shown: Mapping[str, str], variants: S
         summaries = [results.between(name, first)[0].summary for results in found.values()]
         cells = ("; ".join(interval(summary[key], "+") for summary in summaries) for key in keys)
         yield f"| {name} | {' | '.join(cells)} |"
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean and standard deviation of shares, in percent."""
+    percent = [100 * value for value in values]
+    return f"{mean(percent):.1f}" + (f" ± {stdev(percent):.1f}" if len(percent) > 1 else "")
 
 
 def interval(value: Value, sign: str = "") -> str:

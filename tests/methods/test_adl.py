@@ -239,4 +239,4 @@ def test_uniform_attention_is_a_concern_once_the_loss_has_begun() -> None:
     assert late["entropy"] == pytest.approx(1.0, abs=1e-5)
     assert method.concern(early) is None
     assert "methods.adl.start" in str(method.concern(late))
-    assert method.concern({**late, "rows_counted": 0.06}) is None
+    assert method.concern({**late, "rows_counted": 0.21}) is None

@@ -107,7 +107,7 @@ class AdlConfig(MethodConfig):
             )
 
 
-FEW_ROWS = 0.05
+FEW_ROWS = 0.2
 """Share of the rows below which ADL has next to nothing to work on."""
 
 

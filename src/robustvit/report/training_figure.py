@@ -98,7 +98,8 @@ def _draw_panel(axes: Any, panel: Panel) -> None:
         axes.set_yscale("log")
         axes.axhline(1, color="black", linewidth=0.8, linestyle=":")
         axes.yaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_minor_formatter("")
+        low, high = axes.get_ylim()
+        axes.yaxis.set_minor_formatter("{x:g}" if high < 8 * low else "")  # where no power of 10 or only one is in sight
     else:
         axes.set_ylim(-0.03, 1.03)
     _finish(axes, panel.title, legend=True)

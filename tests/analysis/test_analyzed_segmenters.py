@@ -31,7 +31,7 @@ def segmenter(name: str = "fan_hybrid_nano/segformer") -> Any:
 
 
 def test_studies_that_read_answers_are_those_of_classes() -> None:
-    assert OF_ANSWERS == ["occlusion", "token-labels", "patch-corruption"]
+    assert OF_ANSWERS == ["occlusion", "even-attention", "token-labels", "patch-corruption"]
 
 
 def test_every_other_study_is_made_and_the_rest_left_out_with_the_task_as_reason() -> None:

@@ -107,6 +107,29 @@ def test_equal_maps_have_cosine_1_and_identity_against_uniform_1_over_root_n() -
     assert other[0].item() == pytest.approx(1 / math.sqrt(6))  # <I, 1/N> = 1; |I| = sqrt N; |1/N| = 1
 
 
+def test_centred_even_maps_have_cosine_0_and_equal_uneven_ones_1() -> None:
+    def centred(a: Tensor, b: Tensor) -> float:
+        return attention_cosines(tape_of(a), tape_of(b), 1, centred=True)[0].item()
+
+    assert attention_cosines(tape_of(uniform()), tape_of(uniform()), 1)[0].item() == pytest.approx(1)
+    assert centred(uniform(), uniform()) == 0
+    assert centred(identity(), uniform()) == 0
+    assert centred(identity(), identity()) == pytest.approx(1)
+    half = (identity() + uniform()) / 2  # the same pattern on an even ground
+    assert centred(identity(), half) == pytest.approx(1)
+    assert centred(identity(), uniform() - 0.1 * identity()) == pytest.approx(-1, abs=1e-5)
+
+
+def test_centred_cosines_are_those_of_maps_without_their_row_means() -> None:
+    a, b = torch.rand(2, 2, 3, 6, 6)
+    expected = torch.nn.functional.cosine_similarity(
+        (a - a.mean(-1, keepdim=True)).flatten(2), (b - b.mean(-1, keepdim=True)).flatten(2), dim=-1
+    )
+    for rows in (None, 1, 4):
+        found = attention_cosines(tape_of(a), tape_of(b), 2, centred=True, rows=rows)[0]
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_attention_that_class_tokens_leave_next_to_nothing_of_has_the_same_cosines() -> None:
     a, b = torch.rand(2, 1, 3, 5, 5, generator=torch.Generator().manual_seed(0))
     for scale in (1e-12, 1e-20, 1e-25):
@@ -137,10 +160,11 @@ def test_chunks_of_rows_give_what_whole_maps_give(rows: int) -> None:
 
 
 def test_the_worst_twentieth_is_the_mean_of_the_smallest() -> None:
-    stability = Stability(torch.arange(40.0), [])
+    stability = Stability(torch.arange(40.0), [], torch.arange(2.0), [])
     assert stability.worst == 0.5
     assert stability.mean == 19.5
-    assert Stability(torch.tensor([0.3]), []).worst == pytest.approx(0.3)
+    assert stability.centred == 0.5
+    assert Stability(torch.tensor([0.3]), [], torch.tensor([0.1]), []).worst == pytest.approx(0.3)
 
 
 def test_equal_heads_are_not_diverse_and_heads_that_share_nothing_are() -> None:

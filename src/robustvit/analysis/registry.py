@@ -18,6 +18,7 @@ STUDIES: Registry[type[Study[Any]]] = Registry(
         "stability": "robustvit.analysis.studies.stability:Stability",
         "occlusion": "robustvit.analysis.studies.occlusion:Occlusion",
         "head-diversity": "robustvit.analysis.studies.head_diversity:HeadDiversity",
+        "even-attention": "robustvit.analysis.studies.even_attention:EvenAttention",
         "overfocus": "robustvit.analysis.studies.overfocus:Overfocus",
         "eigenvalues": "robustvit.analysis.studies.eigenvalues:Eigenvalues",
         "noise-decay": "robustvit.analysis.studies.noise_decay:NoiseDecay",

@@ -8,7 +8,7 @@ any error, the network is as it was: no hooks, no wrappers, the same state dict.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 from typing import Any
@@ -28,7 +28,9 @@ __all__ = [
     "attention_blocks",
     "has_attention",
     "has_attention_rows",
+    "prefix_tokens_of",
     "record",
+    "unfused",
 ]
 
 
@@ -211,8 +213,7 @@ def record(model: nn.Module, *, attention: bool = True, rows: bool | None = None
     """
     first = attention_blocks(model)[0]
     blocks = [m for m in model.modules() if _has_attention(m)]
-    owner = next((m for m in model.modules() if hasattr(m, "num_prefix_tokens")), None)
-    tape = Tape(int(owner.num_prefix_tokens) if owner is not None else 0)  # type: ignore[arg-type]
+    tape = Tape(prefix_tokens_of(model))
     with ExitStack() as stack:
         stack.enter_context(torch.compiler.set_stance("force_eager"))
         for module in model.modules():
@@ -225,10 +226,21 @@ def record(model: nn.Module, *, attention: bool = True, rows: bool | None = None
             for handle in _BlockRecorder(block, block is first, tape, source, attention, rows).handles:
                 stack.callback(handle.remove)
             if attention:
-                stack.enter_context(_attribute(block.attn, "fused_attn", False))
+                stack.enter_context(unfused(block.attn))
         yield tape
     if not tape.features:
         raise NothingRecordedError("the network did not run inside `with record(model)`, so there is nothing to show")
+
+
+def prefix_tokens_of(model: nn.Module) -> int:
+    """How many class and distillation tokens stand in front of the image tokens."""
+    owner = next((m for m in model.modules() if hasattr(m, "num_prefix_tokens")), None)
+    return int(owner.num_prefix_tokens) if owner is not None else 0  # type: ignore[arg-type]
+
+
+def unfused(attention: Any) -> AbstractContextManager[None]:
+    """Lets the attention of a block compute its map, which then passes through `attn_drop`."""
+    return _attribute(attention, "fused_attn", False)
 
 
 @contextmanager

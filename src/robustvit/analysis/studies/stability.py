@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from robustvit.analysis.drawing import Plate, histograms, legend, lines, new_figure, no_cosine_above_1, number_rows
+from robustvit.analysis.drawing import WIDEST, Plate, histograms, legend, lines, new_figure, no_cosine_above_1, number_rows
 from robustvit.analysis.finding import Finding
 from robustvit.analysis.shared_options import Spoiling
 from robustvit.analysis.spoiling import SpoilingStudy, spoiled_pairs
@@ -29,25 +29,37 @@ class Stability(SpoilingStudy[Spoiling]):
 
         found = attention_stability(subject.network, spoiled_pairs(subject, options))
         layers = [float(values.mean()) for values in found.of_layers]
+        centred = [float(values.mean()) for values in found.centred_of_layers]
         numbers = {"pictures": len(found.of_pictures), "mean": found.mean, "worst_5_percent": found.worst, "layers": layers}
+        numbers |= {"centred_mean": found.centred, "centred_layers": centred}
         heads = {f"layer {i}": values.numpy() for i, values in enumerate(found.of_layers)}
-        return Finding(DEFINITION, numbers, {"pictures": found.of_pictures.numpy(), **heads})
+        pictures = {"pictures": found.of_pictures.numpy(), "centred_pictures": found.centred_of_pictures.numpy()}
+        return Finding(DEFINITION, numbers, {**pictures, **heads})
 
     def plates(self, findings: Findings, options: Spoiling) -> list[Plate]:
-        figure = new_figure(10, 3.4)
-        left, right = figure.subplots(1, 2)
+        figure = new_figure(WIDEST, 3.4)
+        left, middle, right = figure.subplots(1, 3)
         of_images = {name: one.arrays["pictures"] for name, one in findings.items()}
-        histograms(left, of_images, "attention on clean and corrupted, one value per image")
+        histograms(left, of_images, "clean and corrupted, by image")
         of_blocks = {name: one.numbers["layers"] for name, one in findings.items()}
-        lines(right, of_blocks, "mean over images and heads", "cosine")
+        lines(middle, of_blocks, "by block", "cosine")
+        no_cosine_above_1(middle)
+        centred = {name: one.numbers["centred_layers"] for name, one in findings.items() if "centred_layers" in one.numbers}
+        lines(right, centred, "by block, centred", "cosine")
         no_cosine_above_1(right)
         legend(figure, findings)
         reading = (
             f"Likeness of the attention on a clean image to that on the same image with {options.spoiled_by}: 1 is the "
-            "same map. Left, how the images are distributed, with a line at the mean; right, in which blocks attention "
-            "changes. Attention that is spread evenly is always alike, so look at overfocusing and the maps too."
+            "same map. Left, how the images are distributed, with a line at the mean; middle, in which blocks attention "
+            "changes. Attention that is spread evenly is always alike; right, only what differs from the mean of its row "
+            "counts, and even maps have 0."
         )
-        columns = (("mean", "mean"), ("worst_5_percent", "mean of the worst 5 %"), ("pictures", "images"))
+        columns = (
+            ("mean", "mean"),
+            ("centred_mean", "mean, centred"),
+            ("worst_5_percent", "mean of the worst 5 %"),
+            ("pictures", "images"),
+        )
         return [Plate("stability", "How stable attention is", reading, figure, number_rows(findings, columns))]
 
     def lead(self, findings: Findings, options: Spoiling) -> str | None:

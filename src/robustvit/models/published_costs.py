@@ -1,6 +1,6 @@
 """Parameters and FLOPs as the papers print them.
 
-Ours may differ: papers do not say what they count. FLOPs of FAN as printed are up to 5 % below a count of all products; the
+Ours may differ: papers do not say what they count. FLOPs of FAN as printed are about 5 % below a count of all products; the
 parameters that differ are named in docs/papers.md.
 """
 

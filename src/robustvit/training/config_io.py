@@ -228,7 +228,10 @@ def _task_options(raw: Any, task: Any) -> dict[str, Any]:
         return {}
     if task not in TASK_OPTIONS:
         raise ConfigError(f"validation is {_shortened(raw)}, and {task} has no options; leave it out")
-    built = _build(TASK_OPTIONS[task], raw, "validation")
+    try:
+        built = _build(TASK_OPTIONS[task], raw, "validation")
+    except ConfigError as error:
+        raise ConfigError(f"{error} (of task={task})") from error
     return {name: getattr(built, name) for name in raw}
 
 

@@ -69,13 +69,14 @@ def main() -> None:
     parser.add_argument("--severities", type=int, nargs="+", default=[3], help="of the corruptions")
     parser.add_argument("--limit", type=int, default=None, help="validation images to measure on; all by default")
     parser.add_argument("--threads", type=int, default=0, help="of PyTorch; 0: as many as it likes")
+    parser.add_argument("--only", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
     options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)
     found = {}
     for seed in options.seeds:
         found[seed] = measured(options.output / f"seed-{seed}", seed, options)
-        text = "\n".join([*scores(found, SHOWN, "mean_box_ap"), "", *differences(found, SHOWN, list(VARIANTS))]) + "\n"
+        text = "\n".join([*scores(found, SHOWN, "mean_box_ap"), "", *differences(found, SHOWN, options.only)]) + "\n"
         with write_whole(options.output / "gains.md") as file:
             file.write_text(text)
         print(text, flush=True)
@@ -84,9 +85,9 @@ def main() -> None:
 def measured(folder: Path, seed: int, options: argparse.Namespace) -> Results:
     """Trains and evaluates the variants with one seed, or takes what an earlier call has found."""
     networks = {}
-    for name, changes in VARIANTS.items():
+    for name in options.only:
         run = folder / name.lower().replace(", ", "_").replace(" ", "-")
-        trained(run, changes, seed, options)
+        trained(run, VARIANTS[name], seed, options)
         networks[name] = rv.create_model(f"local-dir:{run / 'weights'}", pretrained=True).eval()
     return rv.evaluate(
         networks,

@@ -105,7 +105,7 @@ CONTESTS: dict[str, Contest] = {
             "fan_hybrid_nano": replace(
                 SEGMENTING,
                 model=ModelConfig(name="fan_hybrid_nano/segformer", img_size=64, tap=4),
-                methods={"adl": AdlConfig()},
+                methods={"adl": LATE_ADL},
             ),
         },
         images=60,
@@ -126,7 +126,7 @@ CONTESTS: dict[str, Contest] = {
             "fan_vit_nano": replace(
                 DETECTING,
                 model=ModelConfig(name="fan_vit_nano/faster_rcnn", img_size=64, tap=4, options=SMALL_HEADS),
-                methods={"adl": AdlConfig()},
+                methods={"adl": LATE_ADL},
             ),
         },
         images=40,

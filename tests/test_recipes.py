@@ -21,6 +21,7 @@ from robustvit.models.dense_names import is_dense
 from robustvit.models.names import OFFICIAL
 from robustvit.models.registry import create_model
 from robustvit.recording.block_shapes import BlockShape, block_shapes
+from robustvit.training.augment.mixing import count_groups, is_mixing
 from robustvit.training.config import TrainConfig
 from robustvit.training.config_io import load_config
 from robustvit.training.metrics_log import read_metrics
@@ -151,6 +152,21 @@ def test_batch_is_what_the_published_hardware_takes(file: Path) -> None:
     nodes, processes = (re.search(rf"--{flag} (\d+)", launch) for flag in ("nnodes", "nproc-per-node"))
     assert processes is not None
     assert (int(nodes[1]) if nodes else 1) * int(processes[1]) == int(said[1])
+
+
+@pytest.mark.parametrize("file", RECIPES, ids=name_of)
+def test_images_are_mixed_in_groups_of_what_a_published_gpu_has(file: Path) -> None:
+    said = re.search(r"\d+ GPUs with (\d+) pictures? each", header(file)["hardware"])
+    assert said is not None
+    config = loaded(file)
+    assert config.augment.mix_group == (int(said[1]) if is_mixing(config.augment) else 0)
+    assert count_groups(loaded(file, twin=True).augment, 8) in (0, 1)  # a twin's batch is smaller than a group
+
+
+def test_the_rate_lags_an_epoch_where_the_program_of_rvt_trains() -> None:
+    late = {name_of(file) for file in RECIPES if loaded(file).schedule.lag_epochs}
+    assert late == {name_of(file) for file in RECIPES if re.search(r"^rvt/|/rvt_|/cifar", name_of(file))}
+    assert {loaded(FOLDER / f"{name}.yaml").schedule.lag_epochs for name in late} == {1}
 
 
 @pytest.mark.parametrize("file", [f for f in RECIPES if f.parent.name == "stl" and "student" in f.name], ids=name_of)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import robustvit as rv
-from robustvit.methods.base import Method, MethodContext, Mix, Step
+from robustvit.methods.base import Method, MethodContext, MixedPart, Step
 from robustvit.tasks.base import Task
 from robustvit.tasks.classification import Classification
 from robustvit.training.forward import Forward, TrainedNetwork, needs_of
@@ -31,7 +31,7 @@ def make_step(
     epoch: float = 0.0,
     progress: float = 0.0,
     view: Tensor | None = None,
-    mix: Mix | None = None,
+    mixes: Sequence[MixedPart] = (),
     task: Task | None = None,
 ) -> Step:
     """A step up to the methods' terms, by the forward pass of the loop."""
@@ -53,7 +53,7 @@ def make_step(
         mean=MEAN,
         std=STD,
         view=view,
-        mix=mix,
+        mixes=mixes,
     )
     forward.run(step, methods)
     return step

@@ -13,9 +13,10 @@ from refusals import refused
 from steps import make_step
 from torch import Tensor, nn
 
-from robustvit.methods.base import Method, Mix
+from robustvit.methods.base import Method, MixedPart
 from robustvit.methods.stl import LabelerConfig, StlStudent, StudentConfig
 from robustvit.methods.token_labels import mix_labels, resize_labels, token_loss, token_targets
+from robustvit.tasks.mixing import Mix
 
 
 def student_of(network: nn.Module, family: str = "fan_vit", **options: Any) -> StlStudent:
@@ -119,7 +120,8 @@ def test_token_labels_stay_unmixed_unless_asked_for(mix: Mix) -> None:
     def term(token_mix: str, how: Mix | None) -> Tensor:
         torch.manual_seed(0)
         method = student_of(network, "vit", labels="soft", token_mix=token_mix)
-        return method.terms(make_step(network, pictures(), method, view=view, mix=how))["stl_student"]
+        mixes = () if how is None else (MixedPart(4, how),)
+        return method.terms(make_step(network, pictures(), method, view=view, mixes=mixes))["stl_student"]
 
     torch.testing.assert_close(term("none", mix), term("none", None))
     torch.testing.assert_close(term("match", None), term("none", None))
@@ -132,6 +134,18 @@ def test_token_labels_stay_unmixed_unless_asked_for(mix: Mix) -> None:
         labels = method.labeler.forward_tokens(view)[1].softmax(-1)  # type: ignore[operator]
     expected = token_loss(step.outputs.token_logits, mix_labels(labels, mix, (8, 8), (32, 32)))
     torch.testing.assert_close(term("match", mix), expected)
+
+
+def test_token_labels_are_mixed_in_the_groups_in_which_images_were() -> None:
+    network, view = small_network("vit", token_head=True), pictures(seed=1)
+    method = student_of(network, "vit", labels="soft", token_mix="match")
+    step = make_step(network, pictures(), method, view=view, mixes=(MixedPart(2, Mix(0.3)), MixedPart(2, None)))
+    assert method.labeler is not None
+    assert step.outputs.token_logits is not None
+    with torch.no_grad():
+        labels = method.labeler.forward_tokens(view)[1].softmax(-1)  # type: ignore[operator]
+    expected = torch.cat([0.3 * labels[:2] + 0.7 * labels[[1, 0]], labels[2:]])
+    torch.testing.assert_close(method.terms(step)["stl_student"], token_loss(step.outputs.token_logits, expected))
 
 
 def test_gumbel_labels_depend_on_the_seed_of_the_sample_alone() -> None:

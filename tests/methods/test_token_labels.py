@@ -21,7 +21,7 @@ from robustvit.methods.token_labels import (
     token_loss,
     token_targets,
 )
-from robustvit.tasks.base import Mix
+from robustvit.tasks.mixing import Mix
 
 CASE = json.loads((Path(__file__).parents[1] / "reference" / "stl_loss.json").read_text())
 INPUTS = {name: torch.tensor(value) for name, value in CASE["inputs"].items()}

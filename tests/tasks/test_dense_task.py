@@ -85,7 +85,7 @@ def test_labels_follow_their_images_and_padding_is_0_after_normalising() -> None
     shown = [size for batch in batches for size in batch.shown]
     assert {size == (24, 32) for size in shown} == {True, False}
     for batch in batches:
-        made = prepare(task, batch, SCENES, None, device="cpu", normalisation=NORMALISATION, outputs=3)
+        made = prepare(task, batch, SCENES, (), device="cpu", normalisation=NORMALISATION, outputs=3)
         assert made.view is not None
         for i, (height, width) in enumerate(batch.shown):
             is_padding = np.ones((24, 32), bool)
@@ -108,7 +108,7 @@ def test_an_image_smaller_than_the_crop_is_normalised_and_padded_as_published() 
     labels = task.place(np.ones((3, 4), np.uint8), placement)
     assert labels.tolist() == entry["label"]
     batch = Batch(torch.from_numpy(images), task.collate([labels]), [7], ["a"], shown=[placement.shown])
-    made = prepare(task, batch, config, None, device="cpu", normalisation=NORMALISATION, outputs=3).images
+    made = prepare(task, batch, config, (), device="cpu", normalisation=NORMALISATION, outputs=3).images
     assert made[0, :, 0, 0].tolist() == pytest.approx(entry["top_left"], rel=1e-5)
     assert made[0, :, -1, -1].tolist() == entry["bottom_right"]
 

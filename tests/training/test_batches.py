@@ -6,7 +6,8 @@ import multiprocessing
 import random
 import tarfile
 import threading
-from dataclasses import astuple
+from collections.abc import Sequence
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,9 @@ from refusals import refused
 
 from robustvit.data.normalisation import Normalisation
 from robustvit.runtime.randomness import keyed_seed
-from robustvit.tasks.base import Mix
 from robustvit.tasks.classification import Classification
-from robustvit.training.augment.mixing import draw_mix
+from robustvit.tasks.mixing import Mix, MixedPart
+from robustvit.training.augment.mixing import draw_mixes
 from robustvit.training.batches import TrainingData
 from robustvit.training.config import AugmentConfig, DataConfig
 from robustvit.training.inputs import Batch, Inputs, prepare
@@ -50,9 +51,9 @@ def samples(batches: Any) -> dict[str, tuple[bytes, int]]:
     return made
 
 
-@pytest.fixture(scope="module")
-def scenes() -> TrainingData:
-    return opened(FULL, view=True)
+@pytest.fixture(scope="module", params=[0, 2, 4])
+def scenes(request: pytest.FixtureRequest) -> TrainingData:
+    return opened(replace(FULL, mix_group=request.param), view=True)
 
 
 def test_a_batch_has_images_labels_seeds_and_ids() -> None:
@@ -80,11 +81,11 @@ def test_any_processes_and_micro_batches_from_any_update_make_the_same_update(
 
     def update(world: int, accumulate: int) -> dict[str, tuple[torch.Tensor, ...]]:
         made = {}
-        mix = draw_mix(FULL, 3, start, 16, 16)
         for rank in range(world):
             batches = scenes.batches(8, epochs=2, start_update=start, rank=rank, world=world, accumulate=accumulate)
             for batch in next(batches):
-                inputs = prepared(batch, FULL, mix)
+                mixes = draw_mixes(FULL, 3, start, batch.groups, 16, 16)
+                inputs = prepared(batch, FULL, mixes)
                 assert inputs.view is not None
                 for i, name in enumerate(batch.ids):
                     made[name] = (inputs.images[i], inputs.targets[i], inputs.view[i])
@@ -203,6 +204,7 @@ def test_grey_and_tiny_images_are_trained_on(tmp_path: Path) -> None:
     [
         (41, PLAIN, {}, (40, 41)),
         (9, FULL, {}, ("of 9", "1 processes")),
+        (12, replace(FULL, mix_group=8), {}, ("augment.mix_group=8", "batch_size=12", "give 6,")),
         (10, PLAIN, {"world": 4}, ("of 10", "4 processes")),
     ],
 )
@@ -225,15 +227,15 @@ def test_repeated_images_have_augmentations_of_their_own() -> None:
     assert len(set(batch.seeds)) == 8
 
 
-def prepared(batch: Batch, augment: AugmentConfig, mix: Mix | None, **options: Any) -> Inputs:
+def prepared(batch: Batch, augment: AugmentConfig, mixes: Sequence[MixedPart], **options: Any) -> Inputs:
     about: Any = dict(device="cpu", normalisation=NORMALISATION, outputs=10, smoothing=0.1)
-    return prepare(TASK, batch, augment, mix, **about, **options)
+    return prepare(TASK, batch, augment, mixes, **about, **options)
 
 
 def test_prepared_images_are_mixed_then_normalised_and_the_view_is_normalised_only() -> None:
     (batch,) = next(opened(view=True).batches(8, epochs=1))
     pixels = batch.images.clone()
-    inputs = prepared(batch, PLAIN, Mix(0.25))
+    inputs = prepared(batch, PLAIN, [MixedPart(8, Mix(0.25))])
     expected = (pixels.float() * 0.25 + pixels.flip(0).float() * 0.75).round()
     mean, std = (torch.tensor(values)[:, None, None] for values in astuple(NORMALISATION))
     torch.testing.assert_close(inputs.images, (expected / 255 - mean) / std)
@@ -250,7 +252,7 @@ def test_a_distortion_comes_before_mixing_and_erasing_after_it() -> None:
         asked.append((images.clone(), list(seeds)))
         return torch.arange(8.0)[:, None, None, None].expand(8, 3, 16, 16)
 
-    inputs = prepared(batch, AugmentConfig(erasing=1.0), Mix(0.25), distort=distort)
+    inputs = prepared(batch, AugmentConfig(erasing=1.0), [MixedPart(8, Mix(0.25))], distort=distort)
     ((given_images, given_seeds),) = asked
     torch.testing.assert_close(given_images, NORMALISATION(batch.images))
     assert given_seeds == batch.seeds
@@ -261,11 +263,12 @@ def test_a_distortion_comes_before_mixing_and_erasing_after_it() -> None:
 
 
 @pytest.mark.parametrize("distort", [None, lambda images, seeds: images * 0.5])
-def test_unmixed_images_are_what_would_be_made_without_mixing(distort: Any) -> None:
+@pytest.mark.parametrize("parts", [[MixedPart(4, Mix(0.6))], [MixedPart(2, Mix(0.6)), MixedPart(2, None)]])
+def test_unmixed_images_are_what_would_be_made_without_mixing(parts: list[MixedPart], distort: Any) -> None:
     batch = Batch(torch.randint(0, 256, (4, 3, 8, 8), dtype=torch.uint8), torch.arange(4), [1 << 40, 2, 3, 4], list("abcd"))
     augment = AugmentConfig(erasing=1.0)
-    mixed = prepared(batch, augment, Mix(0.6), with_unmixed=True, distort=distort)
-    plain = prepared(batch, augment, None, with_unmixed=True, distort=distort)
+    mixed = prepared(batch, augment, parts, with_unmixed=True, distort=distort)
+    plain = prepared(batch, augment, (), with_unmixed=True, distort=distort)
     assert mixed.unmixed is not None
     assert torch.equal(mixed.unmixed, plain.images)
     assert plain.unmixed is plain.images

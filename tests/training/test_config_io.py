@@ -53,6 +53,17 @@ def test_a_run_from_before_there_were_dense_tasks_can_be_resumed(tmp_path: Path)
         load_saved_config(path)
 
 
+def test_a_run_from_before_images_were_mixed_in_groups_and_rates_lagged_can_be_resumed(tmp_path: Path) -> None:
+    config, path = load_config(None, ["augment.mixup=0.8", "loop.seed=3"]), tmp_path / "config.yaml"
+    save_config(config, path)
+    raw = yaml.safe_load(path.read_text())
+    del raw["augment"]["mix_group"], raw["schedule"]["lag_epochs"]
+    path.write_text(yaml.safe_dump(raw))
+    assert load_saved_config(path) == config
+    assert fingerprint_of(replace(config, schedule=replace(config.schedule, lag_epochs=1))) != fingerprint_of(config)
+    assert fingerprint_of(replace(config, augment=replace(config.augment, mix_group=4))) != fingerprint_of(config)
+
+
 def test_a_change_wins_over_the_recipe(tmp_path: Path) -> None:
     (tmp_path / "r.yaml").write_text("optimizer: {lr: 0.5, weight_decay: 0.1}")
     config = load_config(tmp_path / "r.yaml", ["optimizer.lr=1e-3"])

@@ -146,7 +146,7 @@ def test_padding_lies_to_the_right_and_below_and_is_0_after_normalising() -> Non
     batch = Batch(torch.from_numpy(images), [], SEEDS[:8], list("abcdefgh"), shown=shown)
     normalisation = Normalisation(MEAN, (0.229, 0.224, 0.225))
     about: Any = dict(device="cpu", normalisation=normalisation, outputs=2)
-    inputs = prepare(Segmentation(), batch, SMALL, None, **about).images
+    inputs = prepare(Segmentation(), batch, SMALL, (), **about).images
     for image, (height, width) in zip(inputs, shown, strict=True):
         assert not image[:, height:].any()
         assert not image[:, :, width:].any()

@@ -66,7 +66,7 @@ def test_targets_are_placed_on_the_canvas_of_their_batch(augment: AugmentConfig)
 def test_padding_of_batches_of_any_size_is_0_after_normalising() -> None:
     for batch in made(opened()):
         normalisation = Normalisation((0.5, 0.4, 0.3), (0.2, 0.25, 0.3))
-        inputs = prepare(TASK, batch, MULTISCALE, None, device="cpu", normalisation=normalisation, outputs=2)
+        inputs = prepare(TASK, batch, MULTISCALE, (), device="cpu", normalisation=normalisation, outputs=2)
         assert inputs.images.shape == batch.images.shape
         for image, target, (height, width) in zip(inputs.images, inputs.targets, batch.shown, strict=True):
             assert not image[:, height:].any()

@@ -57,6 +57,28 @@ def test_the_rate_of_an_update_does_not_depend_on_those_before() -> None:
     assert schedule.set(700) == first
 
 
+def test_a_rate_that_lags_is_that_of_the_epoch_before() -> None:
+    """Cosine over 4 epochs of 2 updates from 1 to 0: (1 + cos(pi e / 4)) / 2, with a warm-up of one epoch from 0.1."""
+    cosine = [0.1, 0.1, 0.853553, 0.853553, 0.5, 0.5, 0.146447, 0.146447]
+    base: dict[str, Any] = dict(epochs=4, warmup_epochs=1, warmup_lr=0.1, min_lr=0, every="epoch", cooldown_epochs=1)
+    plain, late = (Schedule(optimizer(1.0), ScheduleConfig(**base, lag_epochs=lag), 2) for lag in (0, 1))
+    assert [plain.set(update) for update in range(10)] == pytest.approx([*cosine, 0, 0], abs=1e-6)
+    assert [late.set(update) for update in range(10)] == pytest.approx([0.1, 0.1, *cosine], abs=1e-6)
+    assert total_updates(ScheduleConfig(**base, lag_epochs=1), 2, 0) == 10  # the run is no longer for it
+
+
+def test_without_a_warm_up_a_rate_that_lags_stays_at_its_peak_for_two_epochs() -> None:
+    config = ScheduleConfig(epochs=2, warmup_epochs=0, min_lr=0, every="epoch", lag_epochs=1)
+    schedule = Schedule(optimizer(1.0), config, 3)
+    assert [schedule.set(update) for update in range(6)] == [1.0] * 6
+
+
+def test_a_rate_that_changes_every_update_lags_by_the_updates_of_an_epoch() -> None:
+    plain, late = (Schedule(optimizer(1.0), ScheduleConfig(epochs=3, lag_epochs=lag), 5) for lag in (0, 1))
+    rates_of_plain = [plain.set(update) for update in range(15)]
+    assert [late.set(update) for update in range(15)] == [rates_of_plain[0]] * 5 + rates_of_plain[:10]
+
+
 def test_a_run_may_be_as_long_as_a_number_of_updates() -> None:
     assert total_updates(ScheduleConfig(updates=25), 10, 0) == 25
     assert total_updates(ScheduleConfig(updates=25, cooldown_epochs=1), 10, 0) == 35
@@ -78,6 +100,7 @@ def test_a_schedule_in_updates_is_that_in_epochs_of_the_same_length() -> None:
         ({"warmup_updates": -1}, ("schedule.warmup_updates", -1)),
         ({"warmup_ratio": 2.0}, ("schedule.warmup_ratio", 2.0)),
         ({"updates": -5}, ("schedule.updates", -5)),
+        ({"lag_epochs": -1}, ("schedule.lag_epochs", -1)),
     ],
 )
 def test_schedules_that_are_not_possible_are_refused(options: dict[str, Any], named: tuple[object, ...]) -> None:

@@ -106,6 +106,7 @@ def test_two_processes_give_the_weights_of_one(tmp_path: Path, parallel: str) ->
         *VIT,
         "augment.mixup=0.8",
         "augment.cutmix=1.0",
+        "augment.mix_group=4",
         "augment.erasing=0.5",
         "optimizer.name=sgd",
         "optimizer.lr=0.1",

@@ -100,13 +100,25 @@ def test_loss_falls_on_images_seen_again_and_again(tmp_path: Path) -> None:
     assert losses[-1] < 0.3 * losses[0]
 
 
-def test_micro_batches_give_the_gradient_of_the_whole_batch(tmp_path: Path) -> None:
+@pytest.mark.parametrize("group", [0, 4])
+def test_micro_batches_give_the_gradient_of_the_whole_batch(group: int, tmp_path: Path) -> None:
     """Without batch norm, which sees micro-batches one by one."""
     changes = [*VIT, "optimizer.name=sgd", "schedule.epochs=1", "augment.mixup=0.8", "augment.cutmix=1.0", "optimizer.lr=0.1"]
+    changes += [f"augment.mix_group={group}"]
     train(tiny_config(changes), tmp_path / "whole")
     train(tiny_config([*changes, "loop.accumulate=4"]), tmp_path / "parts")
     whole, parts = weights_of(tmp_path / "whole"), weights_of(tmp_path / "parts")
     assert all(torch.allclose(whole[name], parts[name], atol=1e-5) for name in whole)
+
+
+def test_a_group_of_the_whole_batch_is_no_group_and_smaller_ones_train_otherwise(tmp_path: Path) -> None:
+    for group in (0, 8, 128, 4):
+        changes = ["schedule.epochs=1", "data.val=", "augment.mixup=0.8", "augment.cutmix=1.0", f"augment.mix_group={group}"]
+        train(tiny_config([*VIT, *changes]), tmp_path / str(group))
+    whole = weights_of(tmp_path / "0")
+    assert same(whole, weights_of(tmp_path / "8"))
+    assert same(whole, weights_of(tmp_path / "128"))
+    assert not same(whole, weights_of(tmp_path / "4"))
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])

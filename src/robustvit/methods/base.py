@@ -28,9 +28,10 @@ from torch import Tensor, nn
 
 from robustvit.recording.tape import Tape
 from robustvit.runtime.randomness import keyed_seed
-from robustvit.tasks.base import Mix, Task
+from robustvit.tasks.base import Task
+from robustvit.tasks.mixing import MixedPart
 
-__all__ = ["Method", "MethodConfig", "Mix", "Needs", "Outputs", "Step", "draw_uniform", "sample_generator"]
+__all__ = ["Method", "MethodConfig", "MixedPart", "Needs", "Outputs", "Step", "draw_uniform", "sample_generator"]
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class Step:
         mean, std: of the normalisation.
         view: [B, 3, H, W], normalised, unmixed, where a method needs `spatial_view`.
         unmixed: [B, 3, H, W], `images` without mixing, where a method needs `unmixed_view`.
-        mix: how `images` were mixed; None for not at all.
+        mixes: how `images` were mixed, part by part; none for not at all.
         outputs: of `images`.
         companions: outputs of the images that methods gave along, by the method's name.
     """
@@ -114,7 +115,7 @@ class Step:
     progress: float = 0.0
     view: Tensor | None = None
     unmixed: Tensor | None = None
-    mix: Mix | None = None
+    mixes: Sequence[MixedPart] = ()
     outputs: Outputs = field(init=False)
     companions: dict[str, Outputs] = field(default_factory=dict)
 

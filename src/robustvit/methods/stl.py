@@ -25,6 +25,7 @@ from robustvit.methods.token_labels import (
     token_targets,
 )
 from robustvit.runtime.evaluation_mode import evaluation_mode
+from robustvit.tasks.mixing import Mix, mix_parts
 
 __all__ = ["LabelerConfig", "LabelerView", "StlLabeler", "StlStudent", "StudentConfig", "Supervision", "TokenMix"]
 
@@ -194,10 +195,14 @@ class StlStudent(Method):
         drawn = draw_exponential(step.seeds, logits) if config.labels == "gumbel" else None
         labels = token_targets(logits, config.labels, smoothing=config.smoothing, exponential=drawn)
         labels = resize_labels(labels, grid, student_grid)
-        if config.token_mix == "none" or step.mix is None:
+        if config.token_mix == "none":
             return labels
         H, W = step.images.shape[-2:]
-        return mix_labels(labels, step.mix, student_grid, (H, W))
+
+        def mixed(labels: Tensor, mix: Mix | None) -> Tensor:
+            return labels if mix is None else mix_labels(labels, mix, student_grid, (H, W))
+
+        return mix_parts(step.mixes, labels, mixed)
 
     def _ask(self, step: Step, seen: Tensor, student_grid: tuple[int, int]) -> tuple[Tensor, tuple[int, int]]:
         """The labeler's token logits [B, N, K] and their grid."""

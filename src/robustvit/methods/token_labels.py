@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from robustvit.methods.base import draw_uniform
-from robustvit.tasks.base import Mix
 from robustvit.tasks.classification import soft_cross_entropy
+from robustvit.tasks.mixing import Mix
 
 __all__ = [
     "LabelKind",
@@ -115,8 +115,8 @@ def mix_labels(labels: Tensor, mix: Mix, grid: tuple[int, int], img_size: tuple[
     """Label maps mixed as the images were, which STL does not do: mixup blends them, cutmix takes what a cell shows.
 
     Args:
-        labels: [B, N, K] with N = Hp Wp of `grid`.
-        mix: how the images were mixed with the reversed batch.
+        labels: [B, N, K] with N = Hp Wp of `grid`, of images that were mixed among themselves.
+        mix: how the images were mixed.
         grid: (Hp, Wp).
         img_size: (H, W) of the images, in which the box is.
     """

@@ -41,26 +41,14 @@ from robustvit.data.samples import IMAGE_SUFFIXES, Sample, SampleSet
 from robustvit.metrics.measures import RATIO, RETENTION, Measure, register
 from robustvit.models.registry import create_model
 from robustvit.tasks.marks import Mark
+from robustvit.tasks.mixing import Mix
 from robustvit.tasks.nested import map_tensors, tensors_of
 from robustvit.tasks.notes import Note
 from robustvit.tasks.prediction_table import PredictionTable
 from robustvit.tasks.scoring import Scoring
 from robustvit.tasks.tallies import Tallies
 
-__all__ = ["Answer", "Mix", "SummaryMeasures", "Task"]
-
-
-@dataclass(frozen=True)
-class Mix:
-    """How a batch was mixed with itself reversed: image i has the share `lam` of itself, the rest is image B-1-i.
-
-    Attributes:
-        lam: share of the own image, corrected to the area of the box.
-        box: (top, bottom, left, right) in pixels of the pasted box; None for mixup.
-    """
-
-    lam: float
-    box: tuple[int, int, int, int] | None = None
+__all__ = ["Answer", "SummaryMeasures", "Task"]
 
 
 @dataclass(frozen=True)
@@ -258,7 +246,14 @@ class Task(Scoring):
         raise NotImplementedError(f"{self.name} cannot be trained")
 
     def mix(self, targets: Any, mix: Mix | None, *, outputs: int, smoothing: float) -> Any:
-        """What the loss compares with, after the images were mixed; by default they never are, see `check`."""
+        """What the loss compares with, after the images were mixed; by default they never are, see `check`.
+
+        Args:
+            targets: as collated, of images that were mixed among themselves.
+            mix: how, see `Mix`; None for not at all.
+            outputs: of the network.
+            smoothing: s of the targets.
+        """
         return targets
 
     def repeat(self, targets: Any, times: int) -> Any:

@@ -24,7 +24,7 @@ from robustvit.metrics.intervals import Interval
 from robustvit.metrics.wilson import wilson_interval
 from robustvit.models.class_logits import class_logits
 from robustvit.runtime.memory import fits_memory, is_out_of_memory
-from robustvit.tasks.base import Answer, Mix, SummaryMeasures, Task
+from robustvit.tasks.base import Answer, SummaryMeasures, Task
 from robustvit.tasks.class_accuracies import class_accuracies_of
 from robustvit.tasks.class_matching import (
     IMAGENET_OUTPUTS,
@@ -36,6 +36,7 @@ from robustvit.tasks.class_matching import (
 )
 from robustvit.tasks.class_predictions import Predictions, predictions_of
 from robustvit.tasks.class_rule import ClassRule
+from robustvit.tasks.mixing import Mix
 from robustvit.tasks.notes import Note, chance_note
 from robustvit.tasks.per_class import ClassResult
 from robustvit.tasks.relabelled import Relabelled

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
-__all__ = ["map_tensors", "tensors_of"]
+__all__ = ["concatenate", "map_tensors", "tensors_of"]
+
+
+def concatenate(values: Sequence[Any]) -> Any:
+    """Values of the same form as one of that form, whose tensors are theirs in a row; what is no tensor is the first one's."""
+    first = values[0]
+    if isinstance(first, Tensor):
+        return torch.cat(list(values))
+    if isinstance(first, Mapping):
+        return {name: concatenate([value[name] for value in values]) for name in first}
+    if isinstance(first, list | tuple):
+        return type(first)(concatenate(entries) for entries in zip(*values, strict=True))
+    return first
 
 
 def map_tensors(value: Any, change: Callable[[Tensor], Any]) -> Any:

@@ -26,7 +26,7 @@ from robustvit.runtime.prefetch import Prefetch
 from robustvit.runtime.randomness import keyed_seed
 from robustvit.tasks.base import Task
 from robustvit.training.augment.augmentation import Augmentation, Pixels
-from robustvit.training.augment.mixing import is_mixing
+from robustvit.training.augment.mixing import count_groups
 from robustvit.training.augment.scene_augmentation import SceneAugmentation
 from robustvit.training.base_cache import BaseImages
 from robustvit.training.config import SCENE_CROPS, AugmentConfig, DataConfig
@@ -73,7 +73,8 @@ class ShardMaker(Dataset[Batch]):
         placed = [self.task.place(*pair) for pair in zip(targets, placements, strict=True)]
         as_tensor = None if view is None else torch.from_numpy(view)
         shown = [placement.shown for placement in placements]
-        return Batch(torch.from_numpy(images), self.task.collate(placed), seeds, ids, as_tensor, unreadable, shown)
+        made = torch.from_numpy(images)
+        return Batch(made, self.task.collate(placed), seeds, ids, as_tensor, unreadable, shown, shard.groups)
 
     def _next_readable(self, position: int, unreadable: list[tuple[str, str]]) -> tuple[int, tuple[Pixels, Any]]:
         """The first readable image after `position`, in the order of the dataset."""
@@ -162,6 +163,7 @@ class TrainingData:
         rank: int = 0,
         world: int = 1,
         accumulate: int = 1,
+        mixing: bool = True,
     ) -> Generator[list[Batch], None, None]:
         """For each update from `start_update` on, the micro-batches of this process. Closing it ends threads and workers.
 
@@ -171,6 +173,7 @@ class TrainingData:
             start_update: counted over all epochs; what comes before it is not read.
             rank, world: this process and the number of them.
             accumulate: micro-batches of an update.
+            mixing: False for images that will not be mixed, whatever the run does with its own.
 
         Raises:
             ValueError: the batch is larger than the set, or cannot be dealt out evenly.
@@ -180,7 +183,7 @@ class TrainingData:
         shards = sampling.shards(
             own,
             shards=world * accumulate,
-            mixing=is_mixing(self.augment),
+            groups=count_groups(self.augment, batch_size) if mixing else 0,
             start=start_update,
             stop=epochs * sampling.updates_per_epoch,
         )

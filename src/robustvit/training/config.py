@@ -147,7 +147,9 @@ class AugmentConfig:
         photometric: change brightness, contrast, saturation and hue as published segmenters do (`photometric.py`).
         deepaugment: one of `KINDS` distorts half of the images, each by a random or broken network; "" for none.
         mixup, cutmix: parameters of the Beta distribution; 0 for off.
-        mix_prob, mix_switch_prob: probability of mixing a batch, and of cutmix where both are on.
+        mix_prob, mix_switch_prob: probability of mixing a group of images, and of cutmix where both are on.
+        mix_group: images that are mixed among themselves, with one draw of share and box. It is even and divides
+            `loop.batch_size`; 0, or as much as the batch, draws once an update. Published programs draw on each GPU.
         erasing: probability of random erasing.
         mean, std: of the normalisation; None takes the network's.
     """
@@ -173,6 +175,7 @@ class AugmentConfig:
     cutmix: float = 0.0
     mix_prob: float = 1.0
     mix_switch_prob: float = 0.5
+    mix_group: int = 0
     erasing: float = 0.0
     mean: tuple[float, float, float] | None = None
     std: tuple[float, float, float] | None = None
@@ -180,6 +183,8 @@ class AugmentConfig:
     def __post_init__(self) -> None:
         for name in ("flip", "mix_prob", "mix_switch_prob", "erasing"):
             _require(f"augment.{name}", 0 <= getattr(self, name) <= 1, getattr(self, name), "a probability, 0 to 1")
+        group = self.mix_group
+        _require("augment.mix_group", group >= 0 and group % 2 == 0, group, "0 for all images of an update, or an even number")
         _require("augment.deepaugment", self.deepaugment in ("", *KINDS), self.deepaugment, f"'' or one of {', '.join(KINDS)}")
         _require("augment.std", self.std is None or min(self.std) > 0, self.std, "null, or three numbers above 0")
         for name in ("mixup", "cutmix", "color_jitter"):
@@ -291,6 +296,8 @@ class ScheduleConfig:
         min_lr: at its end.
         cooldown_epochs: further epochs at `min_lr`.
         every: "update" or "epoch": how often the rate changes.
+        lag_epochs: how far the rate lags behind: epoch e has the rate of epoch e - lag_epochs, and the first epochs have
+            that of epoch 0. 1 for programs that set the rate of an epoch at its end (RVT, AFAT on RVT and on CIFAR).
         options: further arguments of timm's `create_scheduler_v2`; the power of "poly" is its `decay_rate`.
     """
 
@@ -304,11 +311,12 @@ class ScheduleConfig:
     min_lr: float = 1e-6
     cooldown_epochs: int = 0
     every: Literal["update", "epoch"] = "update"
+    lag_epochs: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _require("schedule.epochs", self.epochs >= 1, self.epochs, "1 or more")
-        for name in ("updates", "warmup_epochs", "warmup_lr", "min_lr", "cooldown_epochs"):
+        for name in ("updates", "warmup_epochs", "warmup_lr", "min_lr", "cooldown_epochs", "lag_epochs"):
             _require(f"schedule.{name}", getattr(self, name) >= 0, getattr(self, name), "0 or more")
         warmup = self.warmup_updates
         _require("schedule.warmup_updates", warmup is None or warmup >= 0, warmup, "null for warmup_epochs, or 0 or more")

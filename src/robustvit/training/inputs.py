@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from robustvit.data.normalisation import Normalisation
-from robustvit.tasks.base import Mix, Task
+from robustvit.tasks.base import Task
+from robustvit.tasks.mixing import Mix, MixedPart, mix_parts
 from robustvit.tasks.nested import map_tensors
 from robustvit.training.augment.erasing import erase
 from robustvit.training.augment.mixing import apply_mix
@@ -34,6 +35,7 @@ class Batch:
         view: uint8 [b, 3, H, W] with the spatial augmentations alone; None where nobody asked for it.
         unreadable: (id, reason) of images that were to be here, and were replaced by the next ones that can be read.
         shown: b sizes (h, w) of what shows the image; the rest, to the right and below, is padding. Empty where there is none.
+        groups: b numbers of the groups of the update in which images are mixed, in ascending order; empty for no mixing.
     """
 
     images: Tensor
@@ -43,6 +45,7 @@ class Batch:
     view: Tensor | None = None
     unreadable: list[tuple[str, str]] = field(default_factory=list)
     shown: Sequence[tuple[int, int]] = ()
+    groups: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ def prepare(
     task: Task,
     batch: Batch,
     augment: AugmentConfig,
-    mix: Mix | None,
+    mixes: Sequence[MixedPart],
     *,
     device: torch.device | str,
     normalisation: Normalisation,
@@ -85,7 +88,7 @@ def prepare(
         task: what is learned.
         batch: of one shard.
         augment: probability of erasing.
-        mix: how the batch of this update is mixed, the same for all shards.
+        mixes: how the batch is mixed, part by part; none for not at all.
         device: of the network.
         normalisation: of the network.
         outputs: of the network.
@@ -98,16 +101,20 @@ def prepare(
     view = None if batch.view is None else normalisation(batch.view.to(device, non_blocking=True))
     distorted = None if distort is None else distort(normalisation(pixels), batch.seeds)
 
-    def finished(mix: Mix | None) -> Tensor:
-        images = normalisation(apply_mix(pixels, mix)) if distorted is None else apply_mix(distorted, mix)
+    def finished(mixes: Sequence[MixedPart]) -> Tensor:
+        mixed = mix_parts(mixes, pixels if distorted is None else distorted, apply_mix)
+        images = normalisation(mixed) if distorted is None else mixed
         return erase(_with_blank_padding(images, batch.shown), batch.seeds, augment.erasing)
 
-    images = finished(mix)
+    def mixed_targets(targets: Any, mix: Mix | None) -> Any:
+        return task.mix(targets, mix, outputs=outputs, smoothing=smoothing)
+
+    images, is_mixed = finished(mixes), any(part.mix is not None for part in mixes)
     return Inputs(
         images=images,
-        targets=task.mix(targets, mix, outputs=outputs, smoothing=smoothing),
+        targets=mix_parts(mixes, targets, mixed_targets),
         view=None if view is None else _with_blank_padding(view, batch.shown),
-        unmixed=(images if mix is None else finished(None)) if with_unmixed else None,
+        unmixed=(finished(()) if is_mixed else images) if with_unmixed else None,
     )
 
 

@@ -58,6 +58,7 @@ class Schedule:
         if config.name == "plateau":
             raise ConfigError("schedule.name is 'plateau', which depends on the past; choose cosine, linear, step, poly, ...")
         self.optimizer, self.updates_per_epoch = optimizer, updates_per_epoch
+        self.lag = config.lag_epochs * updates_per_epoch
         self.by_epoch = config.every == "epoch"
         self.warmup_updates, self.warmup_ratio = config.warmup_updates or 0, config.warmup_ratio
         lengths, options = _lengths(config, updates_per_epoch), dict(config.options)
@@ -78,6 +79,7 @@ class Schedule:
 
     def set(self, updates_done: int) -> float:
         """Sets the rate of the next update and returns that of the first group."""
+        updates_done = max(0, updates_done - self.lag)
         if self.by_epoch:
             self.timm.step(updates_done // self.updates_per_epoch)
         else:

@@ -19,7 +19,7 @@ from robustvit.methods.base import Method, MethodContext, Step
 from robustvit.runtime.randomness import keyed_seed
 from robustvit.tasks.nested import tensors_of
 from robustvit.tasks.registry import task_named
-from robustvit.training.augment.mixing import draw_mix
+from robustvit.training.augment.mixing import draw_mixes
 from robustvit.training.batches import Batch, TrainingData
 from robustvit.training.checks import check_combination
 from robustvit.training.config import TrainConfig
@@ -129,8 +129,7 @@ class Run:
 
     def _some_images(self) -> Tensor:
         """uint8 [n, 3, H, W], as they come to the network."""
-        count = min(LEARNT_IMAGES, self.data.length // 2 * 2)  # they come in pairs
-        batches = self.data.batches(count, epochs=1, accumulate=1)
+        batches = self.data.batches(min(LEARNT_IMAGES, self.data.length), epochs=1, mixing=False)
         try:
             return next(batches)[0].images
         finally:
@@ -221,12 +220,12 @@ class Run:
 
     def _step_of(self, batch: Batch) -> Step:
         config = self.config
-        mix = draw_mix(config.augment, self.seed, self.updates_done, *self.size)
+        mixes = draw_mixes(config.augment, self.seed, self.updates_done, batch.groups, *self.size)
         made = prepare(
             self.task,
             batch,
             config.augment,
-            mix,
+            mixes,
             device=self.device,
             normalisation=self.normalisation,
             outputs=self.outputs,
@@ -249,7 +248,7 @@ class Run:
             std=self.normalisation.std,
             view=made.view,
             unmixed=made.unmixed,
-            mix=mix,
+            mixes=mixes,
         )
 
     def _agreed(self, sums: dict[str, Tensor], batches: Sequence[Batch]) -> dict[str, float]:

@@ -1,8 +1,11 @@
 """Which image comes when: the order of an epoch, its batches, and who makes which part of a batch.
 
-All processes and micro-batches together work on one global batch, whose order depends on (seed, epoch) alone. It is dealt out
-to S = processes * micro-batches shards so that every image is in the shard of its mixing partner: mixing pairs image i of
-B with image B-1-i, and in each shard the reversed shard has just these partners.
+All processes and micro-batches together work on one global batch, whose order depends on (seed, epoch) alone. Mixing takes it
+in n groups: group g has the places g, g + n, g + 2n, ..., as published samplers deal images to n GPUs, which spreads the
+copies of repeated augmentation over the groups. In a group of G, mixing pairs image k with image G-1-k.
+
+The batch is dealt out to S = processes * micro-batches shards so that every image is in the shard of its partner. A shard has
+its groups one after the other, and each of these parts reversed has just the partners. With S = n a shard is a group.
 """
 
 from __future__ import annotations
@@ -26,11 +29,13 @@ class Shard:
         epoch: counted from 0.
         positions: b places in the dataset.
         repetitions: b numbers, 0 where an image comes for the first time in the epoch.
+        groups: b numbers of the groups in which images are mixed, in ascending order; empty for no mixing.
     """
 
     epoch: int
     positions: tuple[int, ...]
     repetitions: tuple[int, ...]
+    groups: tuple[int, ...] = ()
 
 
 def epoch_order(length: int, *, seed: int, epoch: int, repeats: int = 1) -> NDArray[np.int64]:
@@ -44,24 +49,34 @@ def epoch_order(length: int, *, seed: int, epoch: int, repeats: int = 1) -> NDAr
     return distinct.repeat(min(repeats, length))[:length].astype(np.int64)
 
 
-def shard_offsets(batch_size: int, shard: int, shards: int, *, mixing: bool) -> NDArray[np.int64]:
+def shard_offsets(batch_size: int, shard: int, shards: int, *, groups: int) -> NDArray[np.int64]:
     """int64 [batch_size / shards]: the places in the global batch that a shard has, in its order.
 
-    With mixing, place k of the shard and place k from its end are partners: offsets o and batch_size - 1 - o.
+    With n groups, offset o is in group g = o mod n, and its partner is batch_size - n + 2g - o; the shard has its groups one
+    after the other, in each of which place k and place k from the end are partners.
+
+    Args:
+        batch_size: images an update.
+        shard, shards: which one of how many.
+        groups: in which images are mixed, of equal and even size; 0 for no mixing.
 
     Raises:
         ValueError: the batch cannot be dealt out evenly.
     """
-    parts, reason = (2 * shards, " in pairs for mixing") if mixing else (shards, "")
+    parts, reason = (2 * shards, " in pairs for mixing") if groups else (shards, "")
     if batch_size < 1 or batch_size % parts:
         raise ValueError(
             f"a batch of {batch_size} images cannot be dealt out{reason} to {shards} processes and micro-batches; give a "
             f"multiple of {parts}, as {max(parts, round(batch_size / parts) * parts)}"
         )
-    if not mixing:
+    if not groups:
         return np.arange(shard, batch_size, shards)
-    first_half = np.arange(shard, batch_size // 2, shards)
-    return np.concatenate([first_half, (batch_size - 1 - first_half)[::-1]])
+    first_half = np.arange(shard, batch_size // 2, shards)  # the first of each pair, of all groups
+    parts_of_groups = []
+    for group in range(groups):
+        own = first_half[first_half % groups == group]
+        parts_of_groups += [own, (batch_size - groups + 2 * group - own)[::-1]]
+    return np.concatenate(parts_of_groups)
 
 
 class Sampling:
@@ -88,16 +103,18 @@ class Sampling:
         self.length, self.batch_size, self.seed, self.repeats = length, batch_size, seed, repeats
         self.updates_per_epoch = length // batch_size  # the rest of an epoch is dropped
 
-    def shards(self, own: Sequence[int], *, shards: int, mixing: bool, start: int, stop: int) -> Iterator[Shard]:
+    def shards(self, own: Sequence[int], *, shards: int, groups: int, start: int, stop: int) -> Iterator[Shard]:
         """For each of the updates start .. stop - 1, counted over all epochs, the shards `own` of `shards` in turn.
+
+        `groups` as for `shard_offsets`.
 
         Raises:
             ValueError: the batch cannot be dealt out evenly.
         """
-        offsets = [shard_offsets(self.batch_size, shard, shards, mixing=mixing) for shard in own]
-        return self._shards(offsets, start, stop)
+        offsets = [shard_offsets(self.batch_size, shard, shards, groups=groups) for shard in own]
+        return self._shards(offsets, groups, start, stop)
 
-    def _shards(self, offsets: list[NDArray[np.int64]], start: int, stop: int) -> Iterator[Shard]:
+    def _shards(self, offsets: list[NDArray[np.int64]], groups: int, start: int, stop: int) -> Iterator[Shard]:
         order, order_epoch = np.empty(0, np.int64), -1
         for update in range(start, stop):
             epoch, place = divmod(update, self.updates_per_epoch)
@@ -105,4 +122,5 @@ class Sampling:
                 order, order_epoch = epoch_order(self.length, seed=self.seed, epoch=epoch, repeats=self.repeats), epoch
             for part in offsets:
                 places = place * self.batch_size + part
-                yield Shard(epoch, tuple(order[places].tolist()), tuple((places % self.repeats).tolist()))
+                of_groups = tuple((part % groups).tolist()) if groups else ()
+                yield Shard(epoch, tuple(order[places].tolist()), tuple((places % self.repeats).tolist()), of_groups)

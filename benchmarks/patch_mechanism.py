@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--fit-steps", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1, help="of PyTorch")
-    parser.add_argument("--output", type=Path, help="folder for patches.json and patches.md")
+    parser.add_argument("--output", type=Path, help="folder for the table and its numbers, patches.json")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     found: dict[str, list[Mechanism]] = {}
@@ -148,7 +148,7 @@ def feature_change(clean: Sequence[Tensor], covered: Sequence[Tensor]) -> float:
 
 
 def write(folder: Path, found: dict[str, list[Mechanism]]) -> None:
-    """patches.json and patches.md of what there is so far."""
+    """The table and its numbers, of what there is so far."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in (("patches.json", json.dumps(found, indent=2)), ("patches.md", "\n".join(table(found)))):
         with write_whole(folder / name) as file:

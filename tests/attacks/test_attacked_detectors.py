@@ -50,7 +50,7 @@ def learned() -> Any:
     network.train()
     optimizer = torch.optim.AdamW(network.parameters(), 3e-3)
     inputs = PixelNetwork(network).normalise(images)
-    for _ in range(100):
+    for _ in range(200):
         optimizer.zero_grad()
         sum(network(inputs, targets).values()).backward()
         nn.utils.clip_grad_norm_(network.parameters(), 1.0)
@@ -122,9 +122,9 @@ def test_pgd_costs_more_precision_than_noise_of_the_same_size(learned: Any) -> N
         tallies = [task.tally(one, sample.target()) for one, sample in zip(found, samples, strict=True)]
         return task.scores(Tallies.stack(tallies))["box_ap"]
 
-    eps = 8 / 255
+    eps = 16 / 255
     noise = eps * torch.randn(images.shape, generator=torch.Generator().manual_seed(0)).sign()
-    attacked = pgd(PixelNetwork(learned, task=task), images, targets, PgdSettings(eps, 2 / 255, 8))
+    attacked = pgd(PixelNetwork(learned, task=task), images, targets, PgdSettings(eps, eps / 4, 8))
     noisy = precision((images + noise).clamp(0, 1))
     assert precision(images) > 0.3
     assert noisy > 0.3

@@ -21,14 +21,13 @@ import torch
 from torch import nn
 
 import robustvit as rv
-from method_gains import BASE, split_of, write_record
+from method_gains import Variant, split_of, trained, write_record
 from robustvit.analysis.even_attention import even_answers
 from robustvit.data.layouts import open_samples
 from robustvit.data.normalisation import Normalisation
 from robustvit.methods.attention_spread import attention_spread
 from robustvit.models.weights_into import load_weights
 from robustvit.recording.tape import record
-from robustvit.training.train import Progress, train
 
 PARTS = 10
 COST = 0.05
@@ -58,30 +57,14 @@ def main() -> None:
 def gate(name: str, seed: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Trains, and measures the weights after every part of the training."""
     folder = options.output / f"{name}-{seed}"
-    changes = [
-        f"model.name={name}",
-        f"data.train={split_of(options.data, 'train')}",
-        f"schedule.updates={options.updates}",
-        f"loop.checkpoint_every={options.updates // PARTS}",
-        f"loop.keep={PARTS}",
-        f"loop.seed={seed}",
-    ]
-    train(rv.load_config(None, [*BASE, *changes]), folder, resume=True, report=told(folder.name)).check_finished()
+    variant = Variant((f"model.name={name}",))
+    trained(folder, variant, variant.changes, seed, options, PARTS)
     images, labels = test_images(options)
     network = rv.create_model(f"local-dir:{folder / 'weights'}", pretrained=True).eval()
     for path in sorted((folder / "checkpoints").glob("checkpoint-*.pt")):
         state = torch.load(path, weights_only=True)
         load_weights(network, state["ema"])
         yield {"update": state["update"], **looked_at(network, Normalisation.of(network)(images), labels)}
-
-
-def told(name: str) -> Any:
-    def tell(progress: Progress) -> None:
-        if progress.update % 1000 == 0:
-            speed = f"{progress.images_per_second:.0f} images/s"
-            print(f"  {name}: update {progress.update} of {progress.updates}, {speed}", flush=True)
-
-    return tell
 
 
 def test_images(options: argparse.Namespace) -> tuple[torch.Tensor, torch.Tensor]:

@@ -126,8 +126,10 @@ def run(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def trained(folder: Path, variant: Variant, changes: Sequence[str], seed: int, options: argparse.Namespace) -> None:
-    """Trains, with checkpoints after every quarter, or takes what an earlier call has trained."""
+def trained(
+    folder: Path, variant: Variant, changes: Sequence[str], seed: int, options: argparse.Namespace, parts: int = QUARTERS
+) -> None:
+    """Trains, with checkpoints after equal parts, or takes what an earlier call has trained."""
     updates = variant.length * options.updates
     config = rv.load_config(
         None,
@@ -135,8 +137,8 @@ def trained(folder: Path, variant: Variant, changes: Sequence[str], seed: int, o
             *BASE,
             f"data.train={split_of(options.data, 'train')}",
             f"schedule.updates={updates}",
-            f"loop.checkpoint_every={updates // QUARTERS}",
-            f"loop.keep={QUARTERS}",
+            f"loop.checkpoint_every={updates // parts}",
+            f"loop.keep={parts}",
             f"loop.seed={seed}",
             *changes,
         ],

@@ -51,7 +51,7 @@ SEGMENTING = replace(
 DETECTING = replace(
     SEGMENTING,
     task="detection",
-    data=DataConfig(train="scenes-easy:6400", val="scenes-easy:40"),
+    data=DataConfig(train="scenes-easy:4800", val="scenes-easy:40"),
 )
 """What the trainings of detectors have in common."""
 LATE_ADL = AdlConfig(start=0.5, ramp=0.1)
@@ -129,7 +129,7 @@ CONTESTS: dict[str, Contest] = {
                 methods={"adl": LATE_ADL},
             ),
         },
-        images=40,
+        images=25,
         compared={
             "clean_box_ap": "On clean images",
             "mean_box_ap_15": "Over 15 corruptions at 5 severities",

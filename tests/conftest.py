@@ -8,8 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
-from torch import nn
+
+from robustvit.runtime.kept_memory import keep_memory
+
+keep_memory()
+
+import torch  # noqa: E402, after memory is kept
+from torch import nn  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 torch.set_num_threads(1)

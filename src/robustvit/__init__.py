@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from robustvit.models.registry import create_model, list_models
     from robustvit.predicting.predict import predict
     from robustvit.recording.tape import NothingRecordedError, Tape, record
+    from robustvit.runtime.kept_memory import keep_memory
     from robustvit.runtime.weights import CheckpointError, read_weights
     from robustvit.training.config import TrainConfig
     from robustvit.training.config_io import load_config
@@ -47,6 +48,7 @@ _HOME = {
     "from_official": "models.official",
     "fuse": "models.fusing",
     "fuse_token_logits": "models.heads.token_head",
+    "keep_memory": "runtime.kept_memory",
     "list_models": "models.registry",
     "load_config": "training.config_io",
     "predict": "predicting.predict",
@@ -72,6 +74,7 @@ __all__ = [
     "from_official",
     "fuse",
     "fuse_token_logits",
+    "keep_memory",
     "list_models",
     "load_config",
     "methods",

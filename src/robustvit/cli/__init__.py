@@ -17,6 +17,7 @@ from typing import NamedTuple, TextIO
 
 from robustvit.cli.one_line_warnings import one_line_warnings
 from robustvit.runtime.interruption import Interruption, catching_signals
+from robustvit.runtime.kept_memory import keep_memory
 from robustvit.runtime.ranks import is_first_process
 
 __all__ = ["COMMANDS", "Command", "main"]
@@ -70,6 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hint = f"; did you mean {close[0]}?" if close else ""
         print(f"error: unknown command {name!r}{hint} (commands: {', '.join(COMMANDS)})", file=sys.stderr)
         return 2
+    keep_memory()
     plain = nullcontext() if sys.flags.dev_mode else one_line_warnings()
     with plain, catching_signals(is_program=arguments is None) as interruption:
         return _run(name, rest, interruption)

@@ -51,7 +51,7 @@ SEGMENTING = replace(
 DETECTING = replace(
     SEGMENTING,
     task="detection",
-    data=DataConfig(train="scenes-easy:3200", val="scenes-easy:40"),
+    data=DataConfig(train="scenes-easy:6400", val="scenes-easy:40"),
 )
 """What the trainings of detectors have in common."""
 LATE_ADL = AdlConfig(start=0.5, ramp=0.1)

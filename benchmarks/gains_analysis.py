@@ -84,8 +84,9 @@ def compared(records: Records) -> Iterator[str]:
 
 
 def at_equal_clean(records: Records) -> Iterator[str]:
-    """How far the corrupted accuracy of a variant lies above the line that FAN moves along while it trains."""
-    line = clean_to_corrupted(records, "FAN")
+    """How far the corrupted accuracy of a variant lies above the line that FAN moves along while it trains, once and twice as
+    long."""
+    line = clean_to_corrupted(records, ("FAN", "FAN, twice as long"))
     names = [name for name in records if name != "FAN"]
     beyond = {name: above(records, name, line) for name in records}
     found = [paired(beyond[name], beyond["FAN"]) for name in names]
@@ -125,9 +126,9 @@ def holm(p: Sequence[float]) -> list[float]:
     return corrected
 
 
-def clean_to_corrupted(records: Records, name: str) -> np.ndarray:
-    """Slope and height of the line through all points of all trainings of a variant, in percent."""
-    points = [point for record in records[name].values() for point in record["points"]]
+def clean_to_corrupted(records: Records, names: Sequence[str]) -> np.ndarray:
+    """Slope and height of the line through all points of all trainings of some variants, in percent."""
+    points = [point for name in names if name in records for record in records[name].values() for point in record["points"]]
     return np.polyfit([100 * point["clean"] for point in points], [100 * point["corrupted"] for point in points], 1)
 
 

@@ -5,7 +5,7 @@
 
 FOLDER has train.tar and test.tar, or train/ and test/, with one folder per class. A run is one variant with one seed. Runs of
 a seed start from the same weights where they have the same parts, and see the same images in the same order, so that they can
-be compared in pairs. The averaged weights after each quarter of the updates are measured: clean, and under the 15 common
+be compared in pairs. The averaged weights after each half of the updates are measured: clean, and under the 15 common
 corruptions at severity 3. What was measured is a small file per run in --records, which the analysis reads; a run that has its
 file is not made again, and an interrupted one is resumed in --output. Two calls beside each other, each with `--threads 1` and
 seeds of its own, use two cores better than one call does.
@@ -44,7 +44,7 @@ BASE = (
     "loop.device=cpu",
     "data.val=",
 )
-QUARTERS = 4
+PARTS = 2
 TAP, ADL, AFAT = "model.tap=4", "methods.adl={start: 0.5}", "methods.afat={weight: 2.0}"
 HEAD = "model.token_head=true"
 
@@ -87,13 +87,13 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("runs/gains"), help="trained networks")
     parser.add_argument("--records", type=Path, default=Path("benchmarks/records/method_gains"), help="what was measured")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
-    parser.add_argument("--updates", type=int, default=4_000, help="of a training; a multiple of 4")
+    parser.add_argument("--updates", type=int, default=4_000, help="of a training; a multiple of 2")
     parser.add_argument("--test-images", type=int, default=2_000)
     parser.add_argument("--threads", type=int, default=0, help="of PyTorch; 0: as many as it likes")
     parser.add_argument("--only", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
     options = parser.parse_args()
-    if options.updates % QUARTERS:
-        parser.error(f"--updates {options.updates} is no multiple of {QUARTERS}")
+    if options.updates % PARTS:
+        parser.error(f"--updates {options.updates} is no multiple of {PARTS}")
     if options.threads:
         torch.set_num_threads(options.threads)
     for seed in options.seeds:
@@ -127,7 +127,7 @@ def run(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def trained(
-    folder: Path, variant: Variant, changes: Sequence[str], seed: int, options: argparse.Namespace, parts: int = QUARTERS
+    folder: Path, variant: Variant, changes: Sequence[str], seed: int, options: argparse.Namespace, parts: int = PARTS
 ) -> None:
     """Trains, with checkpoints after equal parts, or takes what an earlier call has trained."""
     updates = variant.length * options.updates

@@ -54,7 +54,7 @@ def test_a_variant_on_the_line_of_fan_has_nothing_beyond_it(tmp_path: Path) -> N
     """FAN's points lie on corrupted = 0.8 clean, and so does the other, which is better on clean images alone."""
     fan, other = {0: (50, 40), 1: (40, 32)}, {0: (60, 48), 1: (55, 44)}
     found = records(tmp_path, FAN=fan, FAN_TAP=other)
-    line = gains_analysis.clean_to_corrupted(found, "FAN")
+    line = gains_analysis.clean_to_corrupted(found, ("FAN",))
     assert line == pytest.approx([0.8, 0], abs=1e-9)
     assert gains_analysis.above(found, "FAN + TAP", line) == pytest.approx({0: 0, 1: 0}, abs=1e-9)
 

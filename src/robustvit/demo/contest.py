@@ -129,7 +129,7 @@ CONTESTS: dict[str, Contest] = {
                 methods={"adl": LATE_ADL},
             ),
         },
-        images=25,
+        images=30,
         compared={
             "clean_box_ap": "On clean images",
             "mean_box_ap_15": "Over 15 corruptions at 5 severities",

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from robustvit.cli import main
 from robustvit.demo import contest
@@ -148,3 +149,11 @@ def test_the_demo_of_detection_compares_two_detectors(tmp_path: Path, capsys: py
     page = (tmp_path / "demo" / "report.html").read_text()
     assert "Results in words" in page
     assert "a plain vision transformer of four blocks" in page
+
+
+@pytest.mark.usefixtures("_short")
+def test_another_seed_trains_other_networks_on_the_same_questions(tmp_path: Path) -> None:
+    first, second = (contest.demonstrate(tmp_path / f"demo-{seed}", seed=seed) for seed in (0, 1))
+    weights = [torch.load(next((tmp_path / f"demo-{s}/vit_nano/checkpoints").glob("*.pt")), weights_only=True) for s in (0, 1)]
+    assert any(not torch.equal(a, b) for a, b in zip(weights[0]["ema"].values(), weights[1]["ema"].values(), strict=True))
+    assert first.data == second.data

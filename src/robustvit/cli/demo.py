@@ -20,6 +20,7 @@ def demo(
     *,
     task: Literal["classification", "segmentation", "detection"] = "classification",
     output: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None,
+    seed: int = 0,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
 ) -> None:
     """Train a plain ViT and a FAN with TAP and ADL on generated images, and measure what survives corruption.
@@ -31,6 +32,7 @@ def demo(
             fan_hybrid_nano with a segformer head), or objects (vit_nano and fan_vit_nano with the heads of Faster R-CNN).
         output: folder for report.html, results.json, results.csv, classes.csv and the two training runs; by default runs/demo,
             or runs/demo-TASK.
+        seed: of both trainings; the images to measure on stay the same.
         as_json: print JSON.
     """
     if output is None:
@@ -45,7 +47,7 @@ def demo(
         def training(name: str, progress: Progress) -> None:
             report(f"training {name}", progress.update, progress.updates)
 
-        results = demonstrate(output, task, training=training, measuring=report)
+        results = demonstrate(output, task, seed=seed, training=training, measuring=report)
     if as_json:
         print_json(results.to_json())
         return

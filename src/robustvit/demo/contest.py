@@ -146,6 +146,7 @@ def demonstrate(
     output: Path,
     task: str = "classification",
     *,
+    seed: int = 0,
     training: Callable[[str, Progress], None] | None = None,
     measuring: Callable[[str, int, int], None] | None = None,
 ) -> Results:
@@ -154,6 +155,7 @@ def demonstrate(
     Args:
         output: folder for one run per network, results.json, results.csv and report.html.
         task: of `CONTESTS`.
+        seed: of both trainings; they are measured on the same images whatever it is.
         training: callback (name, progress), called after every update.
         measuring: callback (description, done, total).
 
@@ -162,7 +164,8 @@ def demonstrate(
     """
     contest = CONTESTS[task]
     networks: dict[str, Any] = {}
-    for name, config in contest.contestants.items():
+    for name, contestant in contest.contestants.items():
+        config = replace(contestant, loop=replace(contestant.loop, seed=seed))
         train(config, output / name, resume=True, report=_callback(name, training)).check_finished()
         check_interrupted()  # during the last update
         networks[name] = create_model(f"local-dir:{output / name / 'weights'}", pretrained=True).eval()

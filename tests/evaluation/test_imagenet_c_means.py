@@ -18,6 +18,7 @@ from robustvit.cli import main
 from robustvit.data.layouts import LayoutError
 from robustvit.metrics import mean_corruption_error
 from robustvit.metrics.imagenet_classes import IMAGENET_WNIDS
+from robustvit.report.headline import ranking_measure
 
 LEVELS = (0, 51, 102, 153)
 WNIDS = {IMAGENET_WNIDS[round(999 * level / 255)]: level for level in LEVELS}
@@ -95,6 +96,7 @@ def test_fan17_made_in_memory_is_named_as_well(tmp_path: Path) -> None:
     mean = np.mean([cell.accuracy.value for cell in model.cells if cell.accuracy and cell.severity])
     assert model.summary["imagenet_c_accuracy_fan17"].value == pytest.approx(mean)
     assert model.summary["imagenet_c_retention_fan17"].value == pytest.approx(mean)  # clean ones are all right
+    assert ranking_measure([model]) == "imagenet_c_accuracy_fan17", "networks are compared by the number that is shown"
 
 
 def test_the_command_prints_the_mean_by_its_name(

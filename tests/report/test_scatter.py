@@ -81,6 +81,18 @@ def test_networks_without_a_number_are_left_out_and_one_alone_makes_no_figure() 
     assert " against " not in render_page(fake_results(models[2]))
 
 
+def test_retention_is_fan_s_over_17_corruptions_where_networks_have_it() -> None:
+    models = [fake_model(name) for name in "abc"]
+    with_17 = [replace(m, summary={**m.summary, "imagenet_c_retention_fan17": Value(0.5)}) for m in models[:2]]
+    (figure,) = compared_scatters([*with_17, models[2]])
+    assert [name for _, name in figure.legend] == ["a", "b"], "another mean does not stand beside it"
+    assert "Retention, ImageNet-C (fan17), %): a " in figure.chart
+    assert ", 50; b " in figure.chart
+    (figure,) = compared_scatters([with_17[0], *models[1:]])
+    assert "; Retention, %): a " in figure.chart
+    assert len(figure.legend) == 3
+
+
 def test_sizes_are_in_millions() -> None:
     one, other = replace(fake_model("a"), parameters=7_319_920), replace(fake_model("b"), parameters=28_345_336)
     assert "a 7.32, " in compared_scatters([one, other])[0].chart

@@ -182,9 +182,9 @@ def in_display_order(keys: Iterable[str]) -> list[str]:
 
 
 def in_ranking_order() -> list[Measure]:
-    """Those that networks are ranked by; the first that was measured decides."""
+    """Those that networks are ranked by; the first that was measured decides. Exact ones come before what they refine."""
     ranked = [measure for measure in measures() if measure.ranks]
-    return sorted(ranked, key=lambda measure: (_RANKED.index(measure.family), measure.order))
+    return sorted(ranked, key=lambda measure: (_RANKED.index(measure.family), measure.order, not measure.refines))
 
 
 def corrupted_accuracies() -> list[str]:

@@ -75,7 +75,7 @@ def left_out_note(measured: Sequence[Condition], missing: Sequence[Condition], p
         which = "mCE, relative mCE, CE and the" if primary == ACCURACY else "The"
         parts.append(
             f"Means are over what was measured ({told}). {which} means "
-            "over 15 or 19 corruptions need all five severities, and are left out where these are missing."
+            "over 15, 17 or 19 corruptions need all five severities, and are left out where these are missing."
         )
     return Note("left-out", "Not everything was measured", " ".join(parts)) if parts else None
 

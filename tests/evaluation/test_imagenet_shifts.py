@@ -112,6 +112,14 @@ def test_imagenet_sketch_is_read_by_its_wordnet_ids(tmp_path: Path) -> None:
     assert model.measurements[1].protocol["ignore_orientation"]
 
 
+def test_other_images_are_not_taken_for_imagenet_sketch(tmp_path: Path) -> None:
+    _save(tmp_path / "val", tuple(IMAGENET_WNIDS[number] for number in NUMBERS))
+    with refused(LayoutError, "no folder imagenet-sketch", "CLASS/IMAGE.JPEG"):
+        rv.evaluate(ByGrey(1000), tmp_path, ["clean", "imagenet-sketch"])
+    with refused(LayoutError, "10 classes", "the 1000 of ImageNet"):
+        rv.evaluate(ByGrey(10), "scenes:4", "imagenet-sketch")
+
+
 def test_the_command_measures_both(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ from robustvit.corruptions.registry import corruption_names
 from robustvit.data.samples import IMAGE_SUFFIXES, ReaderSamples
 from robustvit.runtime.image_files import check_is_file
 
-__all__ = ["ClassFolderReader", "LayoutError", "folder_images", "is_suite", "order_note", "plain_name"]
+__all__ = ["ClassFolderReader", "LayoutError", "folder_images", "holds_split", "is_suite", "order_note", "plain_name"]
 
 SPLITS = ("val", "validation", "test")
 _SUITES = re.compile(r"(tiny)?imagenet(c|c?bar|a|r|p|o|d|e|x|w|v2.*|sketch|3dcc)|cifar10(0)?[cp]|stylizedimagenet|objectnet")
@@ -112,12 +112,17 @@ def _split_of(path: Path) -> Path:
     return path
 
 
+def holds_split(path: Path) -> bool:
+    """Whether the images of a folder are those of val/ or its like in it, as of a folder that has the whole of ImageNet."""
+    return _split_of(path) != path
+
+
 def _train_split_of(path: Path) -> Path:
     """train/ in `path` if that holds class folders, else `path` itself, unless it has nothing but val/ or its like."""
     folders = [entry.name for entry in _visible(path) if entry.is_dir() and not is_suite(entry.name)]
     if "train" in folders and any(entry.is_dir() for entry in _visible(path / "train")):
         return path / "train"
-    if _split_of(path) != path:
+    if holds_split(path):
         raise LayoutError(
             f"{path} has {_split_of(path).name}/ but no {path}/train/CLASS/IMAGE.jpg to train on; add it, or give the "
             "folder that has the class folders"

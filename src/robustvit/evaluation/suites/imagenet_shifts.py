@@ -8,8 +8,9 @@ from pathlib import Path
 from torch import nn
 
 from robustvit.data.layouts import suite_folder
-from robustvit.data.readers.class_folders import folder_images
+from robustvit.data.readers.class_folders import LayoutError, folder_images, holds_split
 from robustvit.data.readers.numbered_classes import class_numbers, v2_folder
+from robustvit.data.samples import SampleSet
 from robustvit.evaluation.passes import Pass
 from robustvit.evaluation.planning import chosen_samples, plain_pass, protocol_for, samples_for
 from robustvit.evaluation.settings import Settings
@@ -53,9 +54,24 @@ class ImageNetSketch(Suite):
 
     def plan(self, network: nn.Module, settings: Settings) -> Pass:
         protocol = protocol_for(network, settings, "model", published=True)
-        is_folder = settings.is_path and Path(settings.data).is_dir()
-        samples = samples_for(settings, protocol, suite_folder(settings.data, self.name) if is_folder else None)
+        place = suite_folder(settings.data, self.name) if settings.is_path and Path(settings.data).is_dir() else None
+        if place is not None and place == Path(settings.data) and holds_split(place):
+            raise LayoutError(
+                f"{place} has no folder {self.name}, and its own images are no drawings; give the folder that has "
+                "CLASS/IMAGE.JPEG of ImageNet-Sketch"
+            )
+        samples = samples_for(settings, protocol, place)
+        self._check(samples)
         return plain_pass(network, settings, self, samples, protocol)
+
+    def _check(self, samples: SampleSet) -> None:
+        """Raises LayoutError for images that cannot be those of ImageNet's classes."""
+        classes = samples.classes
+        if classes and len(classes) != len(IMAGENET_WNIDS) and not set(classes) <= set(IMAGENET_WNIDS):
+            raise LayoutError(
+                f"{samples.name} has {len(classes)} classes, such as {classes[0]}, and ImageNet-Sketch the 1000 of ImageNet; "
+                "give the folder that has its images"
+            )
 
     def statistics(self, task: Task, tallied: Tallied) -> dict[str, Statistic]:
         return {SKETCH_ACCURACY.key: clean_accuracy_of(tallied.cells)}

@@ -100,6 +100,7 @@ def test_the_ratio_of_gradients_is_that_of_their_norms() -> None:
     terms = LossTerms(own={"ce": w**2, "aux": 0 * w}, added={"half": {"a": 2 * w}, "none": {"b": torch.zeros(())}})
     assert gradient_ratios(terms, layer) == {"half": pytest.approx(2 / 4), "none": 0.0}
     assert gradient_ratios(terms, layer, scale=1024.0)["half"] == pytest.approx(0.5)
+    assert gradient_ratios(terms, layer, scale=1e38)["half"] == float("inf"), "not 0, which would say that the method is off"
     assert layer.weight.grad is None
     assert gradient_ratios(LossTerms(own={}, added=terms.added), layer) == {}
 

@@ -86,7 +86,7 @@ def gradient_ratios(terms: LossTerms, network: nn.Module, scale: float = 1.0) ->
     """For each method, the norm of the gradient of its terms over that of the task's own terms, in the network's parameters.
 
     A ratio of 0.001 means that the method is as good as off. Empty where the task has no loss of its own; where that has no
-    gradient, ratios are infinite.
+    gradient, or an infinite one by half precision, ratios are infinite: nothing is known.
     """
     parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
 
@@ -101,4 +101,4 @@ def gradient_ratios(terms: LossTerms, network: nn.Module, scale: float = 1.0) ->
     if not terms.own:
         return {}
     own = norm(terms.own)
-    return {name: norm(added) / own if own else math.inf for name, added in terms.added.items()}
+    return {name: norm(added) / own if own and math.isfinite(own) else math.inf for name, added in terms.added.items()}

@@ -75,6 +75,15 @@ def test_mce_is_shown_where_imagenet_c_was_measured() -> None:
     assert "mean_corruption_error" in SweepResult(**{**vars(result), "evaluation": measured}).columns
 
 
+def test_means_over_17_are_shown_beside_those_over_15_and_not_twice() -> None:
+    of_17 = {"imagenet_c_accuracy_fan17": 0.3, "imagenet_c_retention_fan17": 0.6}
+    both = {"clean_accuracy": 0.5, "mean_accuracy": 0.26, "mean_accuracy_15": 0.25, "retention": 0.5, **of_17}
+    shown = ["clean_accuracy", "mean_accuracy_15", "retention", *of_17]
+    assert made_result(["model.tap=1"], [both], (0,)).columns == shown
+    alone = {"clean_accuracy": 0.5, "mean_accuracy": 0.3, "retention": 0.6, **of_17}
+    assert made_result(["model.tap=1"], [alone], (0,)).columns == ["clean_accuracy", *of_17]
+
+
 def test_cells_of_several_versions_of_the_package_are_told_apart(result: SweepResult, tmp_path: Path) -> None:
     cells = [replace(cell, version="0.2" if cell.seed else "0.1") for cell in result.cells]
     save_sweep(replace(result, cells=tuple(cells)), tmp_path)

@@ -119,12 +119,17 @@ class SweepResult:
 
     @property
     def columns(self) -> list[str]:
-        """The numbers that tables and figures show: clean, corrupted, retention, then those of further suites."""
+        """The numbers that tables and figures show: clean, corrupted, retention, both over other sets, then further suites."""
         found = dict.fromkeys(name for cell in self.cells for name in cell.numbers)
         corrupted = [name for name in corrupted_accuracies() if name in found][:1]
+        exact = [m for m in measures() if m.family in ("corruption", "retention") and m.refines and not m.is_detail]
         further = [measure.key for measure in in_ranking_order() if measure.family in ("shift", "sequence")]
-        wanted = ["clean_accuracy", *corrupted, "retention", "mean_corruption_error", *further]
-        return [name for name in wanted if name in found] or list(found)
+        wanted = ["clean_accuracy", *corrupted, "retention", *(m.key for m in exact), "mean_corruption_error", *further]
+        twice = {m.refines for m in exact if m.key in found and self._are_equal(m.key, m.refines)}
+        return [name for name in dict.fromkeys(wanted) if name in found and name not in twice] or list(found)
+
+    def _are_equal(self, name: str, other: str) -> bool:
+        return all(cell.numbers.get(name) == cell.numbers.get(other) for cell in self.cells)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for sweep.json."""

@@ -1,7 +1,7 @@
 """Parameters and FLOPs as the papers print them.
 
-Ours may differ: papers do not say what they count. FLOPs of FAN as printed are about 5 % below a count of all products; the
-parameters that differ are named in docs/papers.md.
+Ours may differ: papers do not say what they count. docs/papers.md names the FLOPs and parameters that do, with the printed
+numbers that are not here because the papers contradict each other.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -18,6 +19,9 @@ from torch import nn  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 torch.set_num_threads(1)
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) == signal.SIG_IGN:  # as jobs in the background of a shell, and below nohup, inherit it
+        signal.signal(number, usual)
 
 
 @pytest.fixture(autouse=True)

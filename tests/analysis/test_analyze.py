@@ -22,6 +22,7 @@ from robustvit.analysis.given_images import images_at
 from robustvit.analysis.options import AnalysisOptions, check_used
 from robustvit.analysis.plan import make_plan
 from robustvit.analysis.registry import STUDIES, study_of
+from robustvit.analysis.result import Analysis
 from robustvit.analysis.shared_options import Spoiling
 from robustvit.analysis.spoiling import spoiled
 from robustvit.analysis.subject import make_subject
@@ -486,3 +487,14 @@ def test_the_estimate_is_the_line_through_two_trials() -> None:
     now = iter([0.0, 1 + 1 * 2, 10.0, 10 + 1 + 3 * 4])  # (1 image, 1 mask), (3 images, 3 masks)
     found = estimated_seconds(plan, clock=lambda: next(now))
     assert found == {"occlusion": pytest.approx(1 + 10 * 8)}
+
+
+def test_studies_in_half_precision_say_how_far_their_numbers_differ(tmp_path: Path) -> None:
+    network = rv.create_model("fan_vit_nano", pretrained=True).eval()
+    how: dict[str, Any] = dict(what=["stability", "eigenvalues"], output=tmp_path)
+    analysis = analyze({"fan": network}, "scenes-easy:8", options=AnalysisOptions(precision="bf16"), **how)
+    changes = analysis.findings["stability"]["fan"].half_precision
+    assert 0 < max(changes.values()) < 0.05
+    assert analysis.about["options"]["precision"] == "bf16"
+    assert Analysis.load(tmp_path).findings["stability"]["fan"].half_precision == changes
+    assert not analyze({"fan": network}, "scenes-easy:8", ["stability"]).findings["stability"]["fan"].half_precision

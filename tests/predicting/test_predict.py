@@ -298,3 +298,14 @@ def test_a_film_without_its_package_or_of_no_film_is_refused(
     monkeypatch.setitem(sys.modules, "av", None)
     with refused(RuntimeError, "robustvit[video]"):
         rv.predict(segmenter, tmp_path / "film.mp4", tmp_path / "out")
+
+
+def test_predictions_in_half_precision_say_how_far_they_differ(tmp_path: Path) -> None:
+    network = rv.create_model("fan_vit_nano", pretrained=True).eval()
+    predicted = rv.predict(network, "scenes-easy:6", tmp_path / "half", precision="bf16", corruption="fog")
+    assert predicted.protocol["precision"] == "bf16"
+    assert predicted.protocol["checked_images"] == 4
+    assert 0 <= predicted.protocol["changed"] <= 0.5
+    plain = rv.predict(network, "scenes-easy:6", tmp_path / "full", corruption="fog")
+    assert plain.protocol["precision"] == "fp32"
+    assert "changed" not in plain.protocol

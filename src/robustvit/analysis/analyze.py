@@ -17,15 +17,18 @@ from robustvit.analysis.finding import Finding
 from robustvit.analysis.image_size import at_size_of_images, warn_of_few_tokens
 from robustvit.analysis.options import options_class
 from robustvit.analysis.plan import Plan, PlannedStudy, make_plan
+from robustvit.analysis.precision_check import half_precision_changes
 from robustvit.analysis.registry import chosen_studies
 from robustvit.analysis.result import Analysis
 from robustvit.analysis.shared_options import Options
 from robustvit.analysis.subject import Subject, make_subject
+from robustvit.attacks.pixel_network import device_of
 from robustvit.evaluation.unfinished import begin_work, check_owner, end_work, stored_json, title_of
 from robustvit.runtime.damage import set_aside
 from robustvit.runtime.interruption import check_interrupted
 from robustvit.runtime.locking import locking_output
 from robustvit.runtime.memory import fits_memory
+from robustvit.runtime.precision import answering_in, chosen_precision
 from robustvit.runtime.processes import Processes
 from robustvit.runtime.stored_work import StoredWork
 
@@ -82,6 +85,7 @@ def analyze(
     settings = options_class()(**vars(options)) if options is not None else options_class()()
     chosen_studies(what)  # before images are opened
     _check(models, limit, output, resume)
+    settings = replace(settings, precision=chosen_precision(settings.precision, device_of(next(iter(models.values())))))
     how: dict[str, Any] = dict(limit=limit, size=size, class_map=class_map, ignore_orientation=ignore_orientation)
     subjects = {name: make_subject(name, network, images, settings, **how) for name, network in models.items()}
     subjects = at_size_of_images(subjects) if size is None else subjects
@@ -183,8 +187,10 @@ def _made(planned: PlannedStudy, subject: Subject, report: Report | None) -> Fin
     study, options = planned.study, planned.options
     subject.progress = (lambda done, total: report(f"{study.name}: {subject.name}", done, total)) if report else None
     with fits_memory(study.at_once(len(subject.pictures), options), subject.protocol.size):
-        finding = study.run(subject, options)
-    return replace(finding, skipped=dict(subject.skipped))
+        with answering_in(options.precision, subject.network):
+            finding = study.run(subject, options)
+        changes = half_precision_changes(planned, subject) if study.needs else {}
+    return replace(finding, skipped=dict(subject.skipped), half_precision=changes)
 
 
 def _analysis(plan: Plan, findings: Mapping[str, Mapping[str, Finding]], fingerprint: str) -> Analysis:

@@ -10,7 +10,7 @@ from robustvit.analysis.plan import Plan, PlannedStudy
 from robustvit.analysis.subject import Subject
 from robustvit.data.samples import SomeSamples
 
-__all__ = ["estimated_seconds"]
+__all__ = ["estimated_seconds", "smaller"]
 
 TRIALS = (1, 3)
 """Images, masks and steps of fitting of the two trials."""
@@ -35,7 +35,7 @@ def _seconds(planned: PlannedStudy, subject: Subject, clock: Callable[[], float]
     study, options = planned.study, planned.options
     times, passes = [], []
     for size in TRIALS:
-        trial, trial_options = _smaller(subject, size), study.for_trial(size, options)
+        trial, trial_options = smaller(subject, size), study.for_trial(size, options)
         begin = clock()
         study.run(trial, trial_options)
         times.append(clock() - begin)
@@ -45,7 +45,7 @@ def _seconds(planned: PlannedStudy, subject: Subject, clock: Callable[[], float]
     return times[1] + max(rate, 0.0) * max(wanted - passes[1], 0)
 
 
-def _smaller(subject: Subject, size: int) -> Subject:
+def smaller(subject: Subject, size: int) -> Subject:
     """The same network with few images; what it learns about them is forgotten."""
     samples = SomeSamples(subject.pictures, range(min(size, len(subject.pictures))))
     return replace(subject, pictures=samples, progress=None, skipped={}, enlarged=set(), shown=None)

@@ -43,6 +43,7 @@ class Analysis:
             what: {
                 "definition": next(iter(found.values())).definition,
                 "networks": {name: dict(finding.numbers) for name, finding in found.items()},
+                "half_precision": {name: dict(one.half_precision) for name, one in found.items() if one.half_precision},
             }
             for what, found in self.findings.items()
         }
@@ -99,6 +100,8 @@ class Analysis:
             for what, study in stored["analyses"].items():
                 for name, numbers in study["networks"].items():
                     own = {key: arrays[f"{what}/{name}/{key}"] for key in stored["arrays"][what][name]}
-                    findings.setdefault(what, {})[name] = Finding(study["definition"], numbers, own)
+                    changes = study.get("half_precision", {}).get(name, {})
+                    found = Finding(study["definition"], numbers, own, half_precision=changes)
+                    findings.setdefault(what, {})[name] = found
         about = {name: stored[name] for name in ABOUT}
         return Analysis(findings, stored["left_out"], stored["networks"], about)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from robustvit.runtime.number_checks import check_numbers
+from robustvit.runtime.precision import PRECISIONS, Precision
 
 __all__ = ["SHOWN", "Covering", "Layered", "NoiseKind", "Options", "Showing", "Spoiling"]
 
@@ -26,15 +27,18 @@ class Options:
     Attributes:
         batch_size: images at once.
         seed: of everything random.
+        precision: in which networks compute: fp32, bf16, fp16, or auto: bf16 where the device is faster in it, else fp32.
     """
 
     batch_size: int = 32
     seed: int = 0
+    precision: Precision = "fp32"
 
     def __post_init__(self) -> None:
         check_numbers(self)
         self.require(self.batch_size >= 1, "batch_size", "at least 1")
         self.require(self.seed >= 0, "seed", "0 or more")
+        self.require(self.precision in PRECISIONS, "precision", f"one of {', '.join(PRECISIONS)}")
 
     def require(self, is_possible: bool, name: str, expected: str) -> None:
         """Refuses the value of an option.

@@ -23,10 +23,10 @@ from robustvit.recording.block_outputs import check_blocks
 from robustvit.recording.tape import NothingRecordedError, has_attention
 from robustvit.runtime.evaluation_mode import evaluation_mode
 from robustvit.runtime.interruption import check_interrupted
+from robustvit.runtime.nested import tensors_of
 from robustvit.tasks.base import Task
 from robustvit.tasks.class_matching import ClassMismatchError, label_names_of, match_classes
 from robustvit.tasks.classification import Classification
-from robustvit.tasks.nested import tensors_of
 from robustvit.tasks.registry import task_named
 
 __all__ = ["Batch", "Subject", "make_subject"]

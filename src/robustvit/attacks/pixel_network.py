@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from robustvit.data.normalisation import Normalisation
 from robustvit.metrics.class_subset import keep_classes
 from robustvit.runtime.memory import is_out_of_memory
+from robustvit.runtime.nested import tensors_of
 from robustvit.tasks.base import Task
 from robustvit.tasks.classification import Classification
-from robustvit.tasks.nested import tensors_of
 
 __all__ = ["PixelNetwork", "Targets", "check_network", "check_pixels", "device_of", "frozen"]
 

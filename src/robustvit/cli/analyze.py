@@ -135,6 +135,7 @@ def _print(analysis: Analysis, output: Path) -> None:
     for what, found in analysis.findings.items():
         for remark in study_of(what).remarks(found):
             note(remark)
+    _note_precision(analysis)
     note(f"{output}/analysis.html shows it; numbers are in analysis.json, arrays in arrays.npz, figures in figures/")
 
 
@@ -152,6 +153,19 @@ def _table(analysis: Analysis) -> Table:
             which = f", {study_of(what).last_entry}" if is_curve else ""
             table.add_row(what, key.replace("_", " ") + which, *values)
     return table
+
+
+def _note_precision(analysis: Analysis) -> None:
+    """By how much half precision moves the numbers of each study, of whichever network."""
+    told = []
+    for what, found in analysis.findings.items():
+        changes = [(change, key) for one in found.values() for key, change in one.half_precision.items()]
+        if changes:
+            largest, key = max(changes)
+            told.append(f"{what} {largest:.2g} ({key.replace('_', ' ')})")
+    if told:
+        precision = analysis.about["options"]["precision"]
+        note(f"largest differences of {precision} from fp32, in a trial with the first images: {', '.join(told)}")
 
 
 def _note_images(name: str, facts: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ from robustvit.cli.task_flags import check_flags, task_of
 from robustvit.data.protocol_names import PROTOCOLS
 from robustvit.evaluation.settings import Options, Settings
 from robustvit.evaluation.suites.registry import SUITES
+from robustvit.runtime.precision import Precision
 from robustvit.runtime.progress import progress_bar
 from robustvit.runtime.ranks import is_first_process
 
@@ -57,6 +58,8 @@ class MeasureOptions:
         ignore_orientation: take pixels as stored, ignoring the EXIF tag, as published numbers do; this is always so for
             imagenet-a, imagenet-r, imagenet-sketch, imagenet-v2 and imagenet-c on disk.
         batch_size: images per batch; by default 32, of segmenters and detectors 4.
+        precision: in which networks compute: fp32, bf16, fp16, or auto: bf16 where the device is faster in it, else fp32. In
+            half precision, the first batches are computed in fp32, too, and the result says how far the numbers differ.
         device: cpu, cuda, cuda:1, mps, ...
         untrained: allow random weights for networks given by NAME alone (to try things out).
         predictions: also write predictions.csv: of classifiers the prediction for every image under every condition; of
@@ -78,6 +81,7 @@ class MeasureOptions:
     seed: int = Settings.seed
     ignore_orientation: bool = Settings.ignore_orientation
     batch_size: Annotated[int | None, tyro.conf.arg(metavar="B")] = None
+    precision: Precision = Settings.precision
     device: str = "cpu"
     untrained: bool = False
     predictions: bool = Settings.predictions

@@ -11,6 +11,7 @@ import tyro
 from robustvit.cli.console import going_on, note, note_untrained, print_json, progress_bar, tables
 from robustvit.cli.networks import load_networks
 from robustvit.cli.task_flags import check_flags, flags_class, form_of, task_of
+from robustvit.runtime.precision import Precision
 from robustvit.runtime.ranks import is_first_process
 from robustvit.tasks.options import PREDICTION_FORMS, TASK_OPTIONS
 
@@ -48,6 +49,7 @@ def predict(
     img_size: Annotated[tuple[int, int] | None, tyro.conf.arg(metavar="H W")] = None,
     ignore_orientation: bool = False,
     batch_size: Annotated[int, tyro.conf.arg(metavar="B")] = 4,
+    precision: Precision = "fp32",
     device: str = "cpu",
     untrained: bool = False,
     as_json: Annotated[bool, tyro.conf.arg(name="json")] = False,
@@ -76,6 +78,7 @@ def predict(
         img_size: height and width of the input; by default the network's.
         ignore_orientation: take pixels as stored, ignoring the EXIF tag of cameras.
         batch_size: images per batch.
+        precision: in which the network computes, as for eval.
         device: cpu, cuda, cuda:1, mps, ...
         untrained: allow random weights for a network given by NAME alone (to try things out).
         as_json: print JSON.
@@ -87,7 +90,13 @@ def predict(
     chosen = task_of(flags, task, [network])
     how: dict[str, Any] = dict(corruption=corruption, severity=severity or 3, seed=seed, frost_folder=frost_folder)
     how |= dict(limit=limit, split=split, protocol=protocol, size=img_size, ignore_orientation=ignore_orientation)
-    how |= dict(batch_size=batch_size, resume=resume, channel_order="bgr" if bgr else "rgb", form=form_of(flags, chosen))
+    how |= dict(
+        batch_size=batch_size,
+        precision=precision,
+        resume=resume,
+        channel_order="bgr" if bgr else "rgb",
+        form=form_of(flags, chosen),
+    )
     predicted = _predict(network, images, output, {**how, "name": name, "task": chosen})
     if not is_first_process():
         return
@@ -146,6 +155,12 @@ def _tell(predicted: Predicted, output: Path) -> None:
         note(f"{name} could not be predicted: {reason}")
     if len(predicted.skipped) > SHOWN:
         note(f"{len(predicted.skipped)} {kind} could not be predicted; predictions.json names them")
+    protocol = predicted.protocol
+    if protocol.get("changed") is not None:
+        note(
+            f"computed in {protocol['precision']}: {_percent(protocol['changed'])} of the predictions for the first "
+            f"{protocol['checked_images']} {kind} differ from those in fp32"
+        )
     files = ", ".join(f"{file} (the colours of the classes)" if file == LEGEND else file for file in predicted.files)
     note(f"{count} {kind.removesuffix('s') if count == 1 else kind} predicted: {files} in {output}")
 

@@ -11,6 +11,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -183,7 +184,8 @@ class SomeSamples:
             yield from map(self.at, range(len(self)))
             return
         wanted = set(self.positions)
-        yield from (picture for i, picture in enumerate(self.pictures) if i in wanted)
+        stream = islice(self.pictures, max(wanted, default=-1) + 1)
+        yield from (picture for i, picture in enumerate(stream) if i in wanted)
 
     def add_to(self, digest: Digest, positions: Sequence[int] | None = None) -> None:
         """The chosen images of the set."""

@@ -16,7 +16,7 @@ from robustvit.attacks.registry import build_attack
 from robustvit.data.protocols import Protocol
 from robustvit.data.samples import Sample, SampleSet, UnreadablePictureError
 from robustvit.runtime.memory import fits_memory
-from robustvit.tasks.nested import map_tensors
+from robustvit.runtime.nested import map_tensors
 
 __all__ = ["ATTACK_SUITE", "Attacker", "as_attacks", "size_of_change"]
 

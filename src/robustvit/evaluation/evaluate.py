@@ -14,13 +14,15 @@ from typing import Any, Unpack
 
 from torch import nn
 
+from robustvit.attacks.pixel_network import device_of
 from robustvit.evaluation.definitions import definitions
 from robustvit.evaluation.finished_parts import with_all_parts
+from robustvit.evaluation.pass_statistics import statistics_of
 from robustvit.evaluation.passes import Pass, PassReport
 from robustvit.evaluation.plan import plan
 from robustvit.evaluation.prediction_files import TABLE
 from robustvit.evaluation.results import Difference, ModelResults, Results
-from robustvit.evaluation.runner import run_network, statistics_of
+from robustvit.evaluation.runner import run_network
 from robustvit.evaluation.settings import Options, Settings
 from robustvit.evaluation.statistics import Scores, measured_differences
 from robustvit.evaluation.suites.registry import DEFAULT_SUITE
@@ -35,6 +37,7 @@ from robustvit.evaluation.unfinished import (
 )
 from robustvit.models.functions import Predict, as_network
 from robustvit.runtime.locking import locking_output
+from robustvit.runtime.precision import chosen_precision
 from robustvit.runtime.processes import Processes, join_processes
 from robustvit.runtime.progress import progress_bar
 from robustvit.runtime.stored_work import StoredWork
@@ -91,6 +94,7 @@ def evaluate(
         raise ValueError("resume=True needs the output folder of the run to go on with")
     models = _named(model)
     settings = Settings.of(data, task_for(task, models.values()), suite, **options)
+    settings = replace(settings, precision=chosen_precision(settings.precision, device_of(next(iter(models.values())))))
     passes = {name: _planned(network, settings, output) for name, network in models.items()}
     with progress_bar() if report is True else nullcontext(report or None) as bar, join_processes() as processes:
         if output is None:

@@ -12,7 +12,6 @@ from robustvit.evaluation.prediction_files import FOLDER, TABLE, count_lists
 from robustvit.evaluation.results import CellResult, ModelResults, Results
 from robustvit.evaluation.settings import Settings
 from robustvit.runtime.damage import set_aside
-from robustvit.runtime.evaluation_mode import evaluation_mode
 from robustvit.tasks.prediction_table import PredictionTable
 
 __all__ = ["with_all_parts"]
@@ -79,6 +78,6 @@ def _with_examples(found: ModelResults, passes: Sequence[Pass], count: int) -> M
         return None
     shows_corruptions = not planned.attacks or len(planned.conditions) > 1
     if shows_corruptions and len(found.examples) < min(count, found.cells[0].images):
-        with evaluation_mode(planned.network):
+        with planned.asking():
             return replace(found, examples=make_examples(planned, count, {name for name, _ in found.skipped}))
     return found

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from robustvit.evaluation.cell_result import CellResult
+from robustvit.evaluation.precision_check import PrecisionCheck
 from robustvit.evaluation.shown_images import AttackExample, Example, WorstImage
 from robustvit.evaluation.value import Value
 from robustvit.metrics.measures import ACCURACY, measure_of
@@ -36,6 +37,7 @@ class Measurement:
         class_accuracies: class by class, in the measures of the task.
         groups: "noise", "blur", ... -> its corruptions, as the suite sorts them.
         curves: what says more than one number, as precision over recall.
+        precision_check: how far half precision moved the numbers; None in fp32.
     """
 
     suites: tuple[str, ...]
@@ -51,6 +53,7 @@ class Measurement:
     class_accuracies: tuple[ClassResult, ...] = ()
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     curves: tuple[Curves, ...] = ()
+    precision_check: PrecisionCheck | None = None
 
     def __repr__(self) -> str:
         return f"Measurement({', '.join(self.suites)} on {self.data.get('name', 'pictures')}: {_told(self.summary)})"
@@ -63,6 +66,8 @@ class Measurement:
         values |= {"notes": notes_from_json(stored.get("notes", ()))}
         values |= {"groups": {group: tuple(names) for group, names in stored.get("groups", {}).items()}}
         values |= {"curves": tuple(map(Curves.from_json, stored.get("curves", ())))}
+        if (check := stored.get("precision_check")) is not None:
+            values |= {"precision_check": PrecisionCheck(**{**check, "changes": _summary(check["changes"])})}
         values |= {"class_accuracies": tuple(ClassResult.from_json(one) for one in stored.get("class_accuracies", ()))}
         return Measurement(**{**stored, **values, "suites": tuple(stored["suites"])})
 

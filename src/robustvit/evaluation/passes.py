@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,9 +36,11 @@ from robustvit.data.samples import Sample, SampleSet, SomeSamples, UnreadablePic
 from robustvit.evaluation.attacking import Attacker, size_of_change
 from robustvit.evaluation.settings import Settings
 from robustvit.evaluation.tallied import CHANGES, Tallied
+from robustvit.runtime.evaluation_mode import evaluation_mode
 from robustvit.runtime.fingerprint import Digest
 from robustvit.runtime.interruption import check_interrupted
 from robustvit.runtime.memory import fits_memory
+from robustvit.runtime.precision import answering_in
 from robustvit.runtime.prefetch import Prefetch
 from robustvit.runtime.processes import Processes
 from robustvit.runtime.stored_work import StoredWork
@@ -75,6 +78,7 @@ class Pass(ABC):
         normalisation: of the network.
         settings: of the run.
         left_out: conditions that the suites ask for and the files do not have.
+        told: callback, called with the predictions as they are made.
     """
 
     network: nn.Module
@@ -87,6 +91,7 @@ class Pass(ABC):
     normalisation: Normalisation
     settings: Settings
     left_out: tuple[Condition, ...] = ()
+    told: Callable[[list[Any]], None] | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError where targets cannot be right; see `check_values`."""
@@ -152,6 +157,16 @@ class Pass(ABC):
         """Those that the sample with this id can be shown under."""
         return self.conditions
 
+    def first(self, count: int) -> Pass | None:
+        """The same over the first samples alone; None where that is not possible."""
+        return None
+
+    @contextmanager
+    def asking(self, *, gradients: bool = False) -> Iterator[None]:
+        """The network in evaluation mode and in the precision of the settings; see `evaluation_mode`."""
+        with evaluation_mode(self.network, gradients=gradients), answering_in(self.settings.precision, self.network):
+            yield
+
     @abstractmethod
     def run(self, processes: Processes, stored: StoredWork | None, report: PassReport | None) -> Tallied:
         """All samples in all cells, from whichever process; the network is in evaluation mode.
@@ -193,7 +208,7 @@ class Pass(ABC):
 
     def describe_protocol(self) -> dict[str, Any]:
         mean, std = astuple(self.normalisation)
-        return {**self.protocol.describe(), "mean": mean, "std": std}
+        return {**self.protocol.describe(), "mean": mean, "std": std, "precision": self.settings.precision}
 
     def describe_corruption(self) -> dict[str, Any]:
         """How corruptions were made in memory; empty where nothing was made."""
@@ -239,6 +254,9 @@ class MemoryPass(Pass):
     @property
     def attacks(self) -> tuple[Attack, ...]:
         return self.made_attacks
+
+    def first(self, count: int) -> MemoryPass:
+        return replace(self, samples=_first(self.samples, count))
 
     def under(self, images: Tensor, ids: list[str], condition: Condition) -> Tensor:
         """uint8 [B, 3, H, W] -> the same under a condition."""
@@ -360,7 +378,10 @@ class MemoryPass(Pass):
         return Tallied(ids, self.cells, tuple(rows), changes=changes)
 
     def _predict(self, images: Tensor) -> list[Any]:
-        return predict_images(self.task, self.network, images, self.normalisation)
+        predictions = predict_images(self.task, self.network, images, self.normalisation)
+        if self.told is not None:
+            self.told(predictions)
+        return predictions
 
     def scored(self, tallied: Tallied) -> Tallied:
         """With a cell for the worst row of each attack that has several."""
@@ -408,6 +429,10 @@ class FilesPass(Pass):
     def sample_sets(self) -> tuple[SampleSet, ...]:
         return tuple(samples for _, samples in self.sets)
 
+    def first(self, count: int) -> FilesPass:
+        sets = tuple((task, _first(samples, count)) for task, samples in self.sets)
+        return replace(self, samples=sets[0][1], sets=sets)
+
     def run(self, processes: Processes, stored: StoredWork | None, report: PassReport | None) -> Tallied:
         name = self.suites[0].name
         found = []
@@ -421,7 +446,7 @@ class FilesPass(Pass):
     def _plain(self, task: Task, samples: SampleSet) -> MemoryPass:
         """The samples of one cell as they are."""
         about = (task, samples, self.protocol, self.normalisation, self.settings)
-        return MemoryPass(self.network, self.suites, (CLEAN,), self.cell_suites[:1], *about)
+        return MemoryPass(self.network, self.suites, (CLEAN,), self.cell_suites[:1], *about, told=self.told)
 
     def _side_by_side(self, found: list[Tallied]) -> Tallied:
         """The cells as conditions of the same samples: those that every cell has."""
@@ -441,6 +466,10 @@ class FilesPass(Pass):
 
     def describe_data(self) -> dict[str, Any]:
         return self._data("files on disk")
+
+
+def _first(samples: SampleSet, count: int) -> SampleSet:
+    return samples if count >= len(samples) else SomeSamples(samples, list(range(count)))
 
 
 def worst_cell(attack: Attack) -> Condition:

@@ -14,16 +14,15 @@ from robustvit.corruptions.conditions import CLEAN, Condition
 from robustvit.evaluation.attack_examples import make_attack_examples
 from robustvit.evaluation.attacking import ATTACK_SUITE
 from robustvit.evaluation.examples import make_examples
-from robustvit.evaluation.passes import Pass, PassReport, worst_cell
+from robustvit.evaluation.pass_statistics import statistics_of
+from robustvit.evaluation.passes import Pass, PassReport
+from robustvit.evaluation.precision_check import PrecisionCheck, check_precision
 from robustvit.evaluation.results import CellResult, Measurement, ModelResults
-from robustvit.evaluation.statistics import Scores, further_statistics, has_bootstraps, measured_values
+from robustvit.evaluation.statistics import Scores, has_bootstraps, measured_values
 from robustvit.evaluation.tallied import CHANGES, Tallied
 from robustvit.evaluation.value import Value
 from robustvit.evaluation.worst_images import make_worst_images
-from robustvit.metrics.bootstrap import Statistic
 from robustvit.metrics.intervals import Interval
-from robustvit.metrics.mean_accuracy import mean_accuracy_of
-from robustvit.runtime.evaluation_mode import evaluation_mode
 from robustvit.runtime.processes import Processes
 from robustvit.runtime.stored_work import StoredWork
 from robustvit.tasks.notes import Note, few_images_note, left_out_note
@@ -31,7 +30,7 @@ from robustvit.tasks.prediction_table import PredictionTable
 from robustvit.tasks.scoring import Scoring
 from robustvit.tasks.tallies import Tallies
 
-__all__ = ["run_network", "statistics_of"]
+__all__ = ["run_network"]
 
 
 def run_network(
@@ -60,14 +59,15 @@ def run_network(
     tallies: list[Tallied] = []
     scored: list[Scores] = []
     measurements: list[Measurement] = []
-    with evaluation_mode(network, gradients=True):
+    checks = [check_precision(planned, processes) for planned in passes]
+    with passes[0].asking(gradients=True):
         for number, planned in enumerate(passes):
             tallied = planned.run(processes, stored.below(f"job-{number}") if stored else None, report)
             _require_samples(planned, tallied)
             tallies.append(tallied)
             clean = next((t.only(CLEAN) for p, t in zip(passes, tallies, strict=False) if p.has_clean_samples), None)
             scored.append(Scores(planned.scoring, _scored(planned, tallied, clean), planned.settings.seed))
-            measurements.append(_measurement(planned, tallied, scored[-1]))
+            measurements.append(_measurement(planned, tallied, scored[-1], checks[number]))
         shown = _examples(passes, tallies)
     pairs = list(zip(passes, tallies, strict=True))
     cells = [cells_of(*entry) for entry in zip(passes, tallies, scored, strict=True)]
@@ -101,18 +101,6 @@ def _tables(name: str, planned: Pass, tallied: Tallied) -> Iterator[PredictionTa
             yield table
 
 
-def statistics_of(planned: Pass, scores: Scores) -> dict[str, Statistic]:
-    """The numbers of the summary of a pass, of its suites and its attacks."""
-    tallied, found = scores.tallied, dict[str, Statistic]()
-    for suite in planned.suites:
-        found |= suite.statistics(planned.task, tallied)
-    for attack in planned.attacks:
-        found[attack.score_measure(planned.task.primary).key] = mean_accuracy_of(tallied.cells, attack.rows)
-        if worst_cell(attack) in tallied.cells:
-            found[attack.worst_key] = mean_accuracy_of(tallied.cells, [worst_cell(attack).name])
-    return {key: number for key, number in {**found, **further_statistics(scores)}.items() if scores.has(number)}
-
-
 def _scored(planned: Pass, tallied: Tallied, clean: Tallied | None) -> Tallied:
     """What the numbers are made of: corrupted files together with the clean images of the same names, if there are any."""
     whole = planned.scored(tallied)
@@ -123,7 +111,7 @@ def _scored(planned: Pass, tallied: Tallied, clean: Tallied | None) -> Tallied:
     return same.beside(whole) if is_same else whole
 
 
-def _measurement(planned: Pass, tallied: Tallied, scored: Scores) -> Measurement:
+def _measurement(planned: Pass, tallied: Tallied, scored: Scores, check: PrecisionCheck | None) -> Measurement:
     task, statistics = planned.task, statistics_of(planned, scored)
     summary, groups, corruptions = measured_values(scored, statistics, planned.groups)
     errors: dict[str, float] = {}
@@ -141,9 +129,10 @@ def _measurement(planned: Pass, tallied: Tallied, scored: Scores) -> Measurement
         group_accuracies=groups,
         corruption_accuracies=corruptions,
         attacks={attack.name: attack.describe() for attack in planned.attacks},
-        notes=tuple(_notes(planned, tallied, has_bootstraps(scored, statistics))),
+        notes=(*_notes(planned, tallied, has_bootstraps(scored, statistics)), *([check.note()] if check else [])),
         class_accuracies=planned.scoring.per_class(planned.cells, tallied.rows),
         curves=planned.scoring.curves(planned.cells, tallied.rows),
+        precision_check=check,
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from robustvit.corruptions.parameters import SEVERITIES
 from robustvit.data.protocol_names import INTERPOLATIONS
+from robustvit.runtime.precision import PRECISIONS, Precision
 
 if TYPE_CHECKING:
     from robustvit.attacks.attack import Attack
@@ -39,6 +40,9 @@ class Options(TypedDict, total=False):
         ignore_orientation: take pixels as they are stored, as published programs do. Otherwise images are set upright by the
             EXIF tag of cameras; but never those of "imagenet-a", "-r", "-sketch", "-v2" and "imagenet-c" on disk.
         batch_size: images at once; by default what the task says.
+        precision: in which networks compute: "fp32", "bf16", "fp16", or "auto", which is "bf16" where the device computes in
+            it and "fp32" elsewhere. Parameters and images stay as they are. In half precision, the answers to the first
+            batches are compared with those in fp32, and results say how far they differ.
     How corruptions are made:
         jpeg: "imagenet-c" made in memory passes through JPEG (quality 85), as the files did.
         channel_order, frost_folder: see `corrupt`.
@@ -59,6 +63,7 @@ class Options(TypedDict, total=False):
     interpolation: str | None
     ignore_orientation: bool
     batch_size: int | None
+    precision: Precision
     jpeg: bool
     channel_order: ChannelOrder
     frost_folder: str | Path | None
@@ -90,6 +95,7 @@ class Settings:
     interpolation: str | None = None
     ignore_orientation: bool = False
     batch_size: int = 32
+    precision: Precision = "fp32"
     jpeg: bool = True
     channel_order: ChannelOrder = "rgb"
     frost_folder: Path | None = None
@@ -112,6 +118,8 @@ class Settings:
             raise ValueError(f"crop_pct={self.crop_pct!r} is not possible; give a share such as 0.875, at most 1")
         if self.interpolation not in (None, *INTERPOLATIONS):
             raise ValueError(f"interpolation={self.interpolation!r} is not possible; give {', '.join(INTERPOLATIONS)}")
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"precision={self.precision!r} is not known; choose one of {', '.join(PRECISIONS)}")
         if self.frost_folder is not None:
             from robustvit.corruptions.frost_textures import frost_textures
 

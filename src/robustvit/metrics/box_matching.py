@@ -14,7 +14,18 @@ import numpy as np
 
 from robustvit.runtime.run_lengths import RunLengths, overlaps
 
-__all__ = ["AREA_RANGES", "MOST_DETECTIONS", "THRESHOLDS", "Found", "Labelled", "box_overlaps", "match", "ranked", "to_xywh"]
+__all__ = [
+    "AREA_RANGES",
+    "MOST_DETECTIONS",
+    "THRESHOLDS",
+    "Found",
+    "Labelled",
+    "box_overlaps",
+    "match",
+    "missed_by_each_other",
+    "ranked",
+    "to_xywh",
+]
 
 THRESHOLDS = np.linspace(0.5, 0.95, 10)
 """Overlaps from which a detection may take an object."""
@@ -103,6 +114,31 @@ def match(
         "ignored": ignored.astype(np.uint16),
         "labelled": counts,
     }
+
+
+def missed_by_each_other(first: Found, second: Found, least_score: float) -> float:
+    """The share of the objects in two lists of detections of one image that have no partner in the other list.
+
+    Partners are of the same class and overlap by `THRESHOLDS[0]` or more; the first list chooses in the order of its scores.
+
+    Args:
+        first, second: the detections.
+        least_score: of an object that counts.
+    """
+    one, other = (_above(found, least_score) for found in (first, second))
+    objects = Labelled(other.boxes, other.classes, _box_areas(other.boxes), np.zeros(len(other.boxes), bool))
+    count = len(one.boxes) + len(other.boxes)
+    if not count:
+        return 0.0
+    matched, _ = _take(_overlaps(one, objects, "boxes"), objects.is_crowd, np.zeros((len(other.boxes), 1), bool))
+    return 1 - 2 * int((matched[:, 0] & 1).sum()) / count
+
+
+def _above(found: Found, least_score: float) -> Found:
+    """The detections with at least this score, the best first."""
+    order = np.argsort(-found.scores, kind="stable")
+    kept = order[found.scores[order] >= least_score]
+    return Found(found.boxes[kept], found.scores[kept], found.classes[kept])
 
 
 def box_overlaps(found: np.ndarray, labelled: np.ndarray, is_crowd: np.ndarray) -> np.ndarray:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass, field
+from contextlib import closing
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from robustvit.predicting.films import FilmFrames
 from robustvit.runtime.evaluation_mode import evaluation_mode
 from robustvit.runtime.fingerprint import VERSION, Digest, fingerprint
 from robustvit.runtime.memory import fits_memory
+from robustvit.runtime.precision import Precision, answering_in
 from robustvit.runtime.prefetch import Prefetch
 from robustvit.runtime.processes import Processes
 from robustvit.runtime.stored_work import Part, StoredWork
@@ -53,6 +55,7 @@ class Job:
         conditions: clean, and what else is done to the images.
         seed, channel_order, frost_folder: of corruptions, see `corrupt`.
         batch_size: images at once.
+        precision: in which the network computes.
     """
 
     name: str
@@ -67,6 +70,7 @@ class Job:
     channel_order: ChannelOrder = "rgb"
     frost_folder: Path | None = None
     batch_size: int = 4
+    precision: Precision = "fp32"
 
     @property
     def corrupts(self) -> bool:
@@ -87,7 +91,7 @@ class Job:
         add_samples(images, self.samples)
         images.add(getattr(self.samples, "image_ids", None))
         how.add(self.task.facts(), self.form, self.form.describe(self.task), self.protocol, self.conditions)
-        how.add(self.seed, self.channel_order, self.batch_size)
+        how.add(self.seed, self.channel_order, self.batch_size, self.precision)
         if self.frost_folder is not None:
             files = [texture.path for texture in frost_textures(self.frost_folder) if texture.path is not None]
             how.add_files(Path(), [str(file) for file in files])
@@ -121,7 +125,25 @@ class Job:
             return ask(self._predict, images, self.network, self.protocol.size)
 
     def _predict(self, images: Tensor) -> list[Any]:
-        return self.form.predict(self.task, self.network, images, self.normalisation)
+        with answering_in(self.precision, self.network):
+            return self.form.predict(self.task, self.network, images, self.normalisation)
+
+    def check_precision(self) -> dict[str, Any]:
+        """In half precision, the share of the predictions for the first batch, under all conditions, that differ from those in
+        fp32; see `Task.disagreement`."""
+        about: dict[str, Any] = {"precision": self.precision}
+        if self.precision == "fp32":
+            return about
+        batches = decoded_batches(self.samples, self.protocol, self.batch_size, lambda number: number == 0)
+        in_full, shares = replace(self, precision="fp32"), list[float]()
+        with evaluation_mode(self.network), closing(batches), closing(_batches(self, batches)) as made:  # type: ignore[type-var]
+            batch = next(made, _Batch(0, [], []))
+            for _, inputs in batch.groups:
+                for images in inputs:
+                    pairs = zip(self.ask(images), in_full.ask(images), strict=True)
+                    shares += [self.form.disagreement(self.task, *pair) for pair in pairs]
+        changed = sum(shares) / len(shares) if shares else None
+        return {**about, "checked_images": sum(len(ids) for ids, _ in batch.groups), "changed": changed}
 
 
 @dataclass

@@ -19,6 +19,7 @@ from typing import Any
 
 from torch import nn
 
+from robustvit.attacks.pixel_network import device_of
 from robustvit.corruptions.conditions import CLEAN, Condition
 from robustvit.corruptions.frost_textures import frost_textures
 from robustvit.corruptions.parameters import SEVERITIES
@@ -38,6 +39,7 @@ from robustvit.predicting.result import ABOUT, TABLE, Predicted
 from robustvit.runtime.damage import set_aside
 from robustvit.runtime.json_lists import write_json_list
 from robustvit.runtime.locking import locking_output
+from robustvit.runtime.precision import Precision, chosen_precision
 from robustvit.runtime.processes import Processes, join_processes
 from robustvit.runtime.progress import progress_bar
 from robustvit.runtime.spelling import nearest
@@ -77,6 +79,7 @@ def predict(
     size: tuple[int, int] | None = None,
     ignore_orientation: bool = False,
     batch_size: int = 4,
+    precision: Precision = "fp32",
     resume: bool = False,
     report: Report | bool | None = None,
 ) -> Predicted:
@@ -97,6 +100,8 @@ def predict(
         size: (H, W) of the input, other than the network's own.
         ignore_orientation: take pixels as they are stored, whatever the EXIF tag of cameras says.
         batch_size: images at once.
+        precision: in which the network computes, see `evaluate`; predictions.json says for which share of the first batch that
+            changes the predictions.
         resume: go on with what is in `output`. A run that is finished there, with all its files, is not repeated.
         report: callback for progress; True shows a bar on stderr.
 
@@ -135,6 +140,7 @@ def predict(
         channel_order=channel_order,
         frost_folder=Path(frost_folder) if frost_folder is not None else None,
         batch_size=batch_size,
+        precision=chosen_precision(precision, device_of(network)),
     )
     with progress_bar() if report is True else nullcontext(report or None) as bar, join_processes() as processes:
         return _predict_into(folder, job, processes, resume, bar)
@@ -272,7 +278,7 @@ def _assembled(output: Path, job: Job, destination: Destination, stored: StoredW
             "is_untrained": getattr(job.network, "is_untrained", None),
         },
         images={"name": job.samples.name, "predicted": totals.images, "kind": job.kind_of_images, **job.ids},
-        protocol={**job.protocol.describe(), "mean": mean, "std": std},
+        protocol={**job.protocol.describe(), "mean": mean, "std": std, **job.check_precision()},
         corruption=_described(job),
         form=job.form.describe(job.task),
         files=(*destination.names, TABLE),

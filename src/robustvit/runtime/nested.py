@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ def concatenate(values: Sequence[Any]) -> Any:
     if isinstance(first, Mapping):
         return {name: concatenate([value[name] for value in values]) for name in first}
     if isinstance(first, list | tuple):
-        return type(first)(concatenate(entries) for entries in zip(*values, strict=True))
+        return _like(first, (concatenate(entries) for entries in zip(*values, strict=True)))
     return first
 
 
@@ -30,7 +30,7 @@ def map_tensors(value: Any, change: Callable[[Tensor], Any]) -> Any:
     if isinstance(value, Mapping):
         return {name: map_tensors(entry, change) for name, entry in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(map_tensors(entry, change) for entry in value)
+        return _like(value, (map_tensors(entry, change) for entry in value))
     return value
 
 
@@ -41,3 +41,9 @@ def tensors_of(value: Any) -> Iterator[Tensor]:
     elif isinstance(value, Mapping | list | tuple):
         for entry in value.values() if isinstance(value, Mapping) else value:
             yield from tensors_of(entry)
+
+
+def _like(sequence: list[Any] | tuple[Any, ...], entries: Iterable[Any]) -> Any:
+    """A list, tuple or named tuple of other entries."""
+    make = getattr(type(sequence), "_make", type(sequence))
+    return make(entries)

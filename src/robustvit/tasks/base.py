@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor, nn
@@ -40,9 +41,9 @@ from robustvit.data.readers.corrupted_images import corrupted_folders
 from robustvit.data.samples import IMAGE_SUFFIXES, Sample, SampleSet
 from robustvit.metrics.measures import RATIO, RETENTION, Measure, register
 from robustvit.models.registry import create_model
+from robustvit.runtime.nested import map_tensors, tensors_of
 from robustvit.tasks.marks import Mark
 from robustvit.tasks.mixing import Mix
-from robustvit.tasks.nested import map_tensors, tensors_of
 from robustvit.tasks.notes import Note
 from robustvit.tasks.prediction_table import PredictionTable
 from robustvit.tasks.scoring import Scoring
@@ -345,6 +346,10 @@ class Task(Scoring):
     @abstractmethod
     def predict(self, network: nn.Module, inputs: Tensor) -> list[Any]:
         """One prediction per sample, from normalised inputs [B, 3, H, W]; the network is in evaluation mode."""
+
+    def disagreement(self, first: Any, second: Any) -> float:
+        """The share, 0 to 1, by which two predictions for the same image differ; by default 0 or 1."""
+        return float(not np.array_equal(first, second))
 
     def notes(self, samples: SampleSet, clean: Tallies, *, is_untrained: bool) -> list[Note]:
         """What a reader must know besides the numbers of the clean samples."""

@@ -52,6 +52,11 @@ class ClassForm(PredictionForm):
             for *answers, is_finite in ranked
         ]
 
+    def disagreement(self, task: Any, first: Sequence[RankedClass], second: Sequence[RankedClass]) -> float:
+        """Whether the best answer is another one."""
+        one, other = ([answer.position for answer in ranked[:1]] for ranked in (first, second))
+        return float(one != other)
+
     def columns(self, task: Any) -> tuple[str, ...]:
         return tuple(f"{what}_{rank}" for rank in range(1, self._count(task) + 1) for what in ("class", "probability"))
 

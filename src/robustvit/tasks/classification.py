@@ -236,6 +236,10 @@ class Classification(Task):
         confidences, positions = torch.where(finite, confidences, 0), torch.where(finite, positions, NO_ANSWER)
         return [ClassPrediction(*pair) for pair in zip(positions.tolist(), confidences.tolist(), strict=True)]
 
+    def disagreement(self, first: ClassPrediction, second: ClassPrediction) -> float:
+        """Whether the class is another one."""
+        return float(first.position != second.position)
+
     def tally(self, prediction: ClassPrediction, target: int) -> Tally:
         return {
             "label": np.int64(target),

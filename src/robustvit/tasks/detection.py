@@ -20,7 +20,7 @@ from robustvit.data.readers.class_folders import LayoutError
 from robustvit.data.readers.corrupted_images import corrupted_folders
 from robustvit.data.samples import SampleSet
 from robustvit.metrics.average_precision import BOX_AP, MASK_AP
-from robustvit.metrics.box_matching import Found, Labelled
+from robustvit.metrics.box_matching import Found, Labelled, missed_by_each_other
 from robustvit.models.functions import FunctionNetwork
 from robustvit.tasks.base import Answer, SummaryMeasures, Task
 from robustvit.tasks.class_matching import ClassMismatchError, label_names_of
@@ -282,6 +282,10 @@ class Detection(ObjectScoring, Task):
                 detected = network.detect(inputs, [size] * len(part), [original] * len(part))
             found += [found_objects(own, original, self._class_of) for own in detected]
         return found
+
+    def disagreement(self, first: Found, second: Found) -> float:
+        """The share of the objects, of those that are drawn, that the other one does not find by an overlap of 0.5."""
+        return missed_by_each_other(first, second, LEAST_SCORE)
 
     def notes(self, samples: Any, clean: Tallies, *, is_untrained: bool) -> list[Note]:
         """Whether the network says that its classes are others or finds nothing, and what is wrong with the annotations."""

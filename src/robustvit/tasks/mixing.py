@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from robustvit.tasks.nested import concatenate, map_tensors
+from robustvit.runtime.nested import concatenate, map_tensors
 
 __all__ = ["Mix", "MixedPart", "mix_parts"]
 

@@ -44,6 +44,11 @@ class PredictionForm(ABC):
         """One prediction per image of uint8 [B, 3, H, W]."""
         return task.predict_images(network, images, normalisation)
 
+    def disagreement(self, task: Any, first: Any, second: Any) -> float:
+        """The share, 0 to 1, by which two predictions for the same image differ; see `Task.disagreement`."""
+        share: float = task.disagreement(first, second)
+        return share
+
     # a row of predictions.csv
 
     @abstractmethod

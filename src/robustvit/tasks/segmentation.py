@@ -213,6 +213,10 @@ class Segmentation(Task):
             parts = (self.inference.logit_strips(network, part, normalisation) for part in images.split(at_once))
             return [label_map for strips in parts for label_map in self._maps(strips)]
 
+    def disagreement(self, first: np.ndarray, second: np.ndarray) -> float:
+        """The share of the pixels whose class is another one."""
+        return float((first != second).mean())
+
     def _maps(self, strips: Iterable[Tensor]) -> list[np.ndarray]:
         """Logits [B, K, some rows, W], from top to bottom -> B label maps."""
         labels = []

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from robustvit.data.normalisation import Normalisation
+from robustvit.runtime.nested import map_tensors
 from robustvit.tasks.base import Task
 from robustvit.tasks.mixing import Mix, MixedPart, mix_parts
-from robustvit.tasks.nested import map_tensors
 from robustvit.training.augment.erasing import erase
 from robustvit.training.augment.mixing import apply_mix
 from robustvit.training.config import AugmentConfig

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from robustvit.data.normalisation import Normalisation
 from robustvit.data.protocols import protocol_of
 from robustvit.methods.base import Method, MethodContext, Step
+from robustvit.runtime.nested import tensors_of
+from robustvit.runtime.precision import dtype_of
 from robustvit.runtime.randomness import keyed_seed
-from robustvit.tasks.nested import tensors_of
 from robustvit.tasks.registry import task_named
 from robustvit.training.augment.mixing import draw_mixes
 from robustvit.training.batches import Batch, TrainingData
@@ -41,7 +42,6 @@ __all__ = ["Run"]
 
 LEARNT_IMAGES = 1000
 """Training images that DeepAugment's own networks learn."""
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Run:
@@ -201,7 +201,7 @@ class Run:
 
     def _backward(self, batch: Batch, diagnosis: Diagnosis | None) -> tuple[Step, dict[str, Tensor]]:
         step = self._step_of(batch)
-        precision = DTYPES[self.config.loop.precision]
+        precision = dtype_of(self.config.loop.precision)
         with torch.autocast(self.device.type, precision, enabled=precision is not torch.float32):
             with nullcontext() if diagnosis is None else diagnosis.watching(step.share):
                 self.forward.run(step, self.methods)

@@ -1,0 +1,88 @@
+"""Half precision: where it is chosen, what it changes, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import robustvit as rv
+from robustvit.runtime import precision
+from robustvit.runtime.precision import answering_in, chosen_precision, half_precision_gain
+
+FAMILIES = ("fan_vit_nano", "fan_hybrid_nano", "fan_swin_nano", "rvt_nano", "vit_nano")
+TOLERANCE = 0.03
+"""Of the largest logit: bfloat16 has 8 bits, and roundings of some blocks add up."""
+
+
+def test_auto_is_half_only_where_that_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    for gain, chosen in ((1.9, "bf16"), (1.05, "fp32"), (0.0, "fp32")):
+        monkeypatch.setattr(precision, "half_precision_gain", lambda device, gain=gain: gain)
+        assert chosen_precision("auto", "cpu") == chosen
+        assert chosen_precision("fp32", "cpu") == "fp32"
+        assert chosen_precision("fp16", "cpu") == "fp16"
+
+
+def test_a_device_that_cannot_is_not_chosen() -> None:
+    assert half_precision_gain("meta") == 0  # multiplies nothing
+    assert half_precision_gain("cpu") > 0
+
+
+def test_an_unknown_precision_is_refused() -> None:
+    with pytest.raises(ValueError, match="bf8"):
+        chosen_precision("bf8", "cpu")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_answers_in_half_precision_are_close_and_the_network_stays_as_it_was(name: str) -> None:
+    torch.manual_seed(0)
+    network = rv.create_model(name).eval()
+    images = torch.randn(4, 3, *network.pretrained_cfg["input_size"][1:])
+    attributes, weights = set(vars(network)), {key: value.clone() for key, value in network.state_dict().items()}
+    with torch.no_grad():
+        full = network(images)
+        with answering_in("bf16", network):
+            half = network(images)
+        again = network(images)
+    assert half.dtype == torch.float32
+    assert 0 < (half - full).abs().max() < TOLERANCE * full.abs().max()
+    assert torch.equal(again, full)
+    assert set(vars(network)) == attributes
+    assert all(torch.equal(value, weights[key]) for key, value in network.state_dict().items())
+
+
+def test_only_the_network_computes_in_half_precision() -> None:
+    seen = {}
+
+    class Probe(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen["inside"] = (x @ x.mT).dtype
+            return x
+
+        def forward_tokens(self, x: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
+            return x @ x.mT, [x @ x.mT]
+
+    network, x = Probe(), torch.randn(2, 4, 4)
+    with answering_in("bf16", network):
+        network(x)
+        seen["outside"] = (x @ x.mT).dtype
+        first, (second,) = network.forward_tokens(x)
+    assert seen == {"inside": torch.bfloat16, "outside": torch.float32}
+    assert first.dtype == second.dtype == torch.float32
+
+
+def test_gradients_reach_the_images_through_half_precision() -> None:
+    network = rv.create_model("fan_vit_nano").eval()
+    images = torch.randn(2, 3, 32, 32, requires_grad=True)
+    with answering_in("bf16", network):
+        network(images).sum().backward()
+    assert images.grad is not None
+    assert images.grad.abs().max() > 0
+
+
+def test_an_error_inside_leaves_nothing_behind() -> None:
+    network = nn.Linear(2, 2)
+    with pytest.raises(RuntimeError), answering_in("bf16", network):
+        network(torch.zeros(1, 3))
+    assert "forward" not in vars(network)
+    assert network(torch.zeros(1, 2)).dtype == torch.float32

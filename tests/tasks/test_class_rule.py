@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 import robustvit as rv
@@ -91,6 +93,18 @@ def test_eval_and_attack_take_the_flag(tmp_path: Path) -> None:
         given = ["vit_pico", "--data", "scenes-easy:6", "--token-fusion", "--output", str(place)]
         assert main([command[0], *given, *command[1:]]) == 0
         assert rv.Results.load(place).models[0].measurements[0].data["answer"].startswith("class logits + 0.5")
+
+
+@pytest.mark.parametrize("has_names", [True, False])
+def test_predictions_say_which_rule_decided(has_names: bool, tmp_path: Path) -> None:
+    """Also of images whose folders are no classes of the network."""
+    folder = tmp_path / ("disc" if has_names else "holidays")
+    folder.mkdir()
+    Image.new("RGB", (32, 32), "red").save(folder / "a.png")
+    for flags, told in (([], "class logits alone"), (["--token-fusion"], "class logits + 0.5")):
+        out = tmp_path.parent / f"{tmp_path.name}_{len(flags)}"
+        assert main(["predict", "vit_pico", "--images", str(folder.parent), *flags, "--output", str(out)]) == 0
+        assert json.loads((out / "predictions.json").read_text())["form"]["answer"].startswith(told)
 
 
 def test_validation_by_the_rule_needs_a_token_head() -> None:

@@ -87,5 +87,8 @@ class ClassForm(PredictionForm):
         best = [f"{task.class_name(one.position)}  {one.probability:.0%}" for one in prediction[:3]]
         return captioned(image, best or ["no answer"], lines=min(3, self._count(task)))
 
+    def describe(self, task: Any) -> dict[str, Any]:
+        return {**super().describe(task), **task.rule_told}
+
     def _count(self, task: Any) -> int:
         return min(self.top, task.competing)

@@ -201,7 +201,8 @@ class Classification(Task):
             return self.bind(network, samples, size)
         except ClassMismatchError:
             outputs = count_outputs(network, size)
-            return replace(self, matching=match_classes((), outputs, label_names=label_names_of(network)))
+            matching = match_classes((), outputs, label_names=label_names_of(network))
+            return replace(self, matching=matching, rule_told=self.rule.describe(network))
 
     def known(self) -> dict[str, Any]:
         return {"outputs": self.bound.outputs}

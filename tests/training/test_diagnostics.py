@@ -14,7 +14,7 @@ from torch import nn
 
 import robustvit as rv
 from robustvit.layers.token_pooling import TokenPooling
-from robustvit.report.training_figure import diagnostic_panels
+from robustvit.report.training_figure import diagnostic_panels, save_training_figure
 from robustvit.runtime.weights import read_weights
 from robustvit.training.diagnostics import Diagnosis, gradient_ratios
 from robustvit.training.distributed import Workers
@@ -126,6 +126,16 @@ def test_what_the_layers_of_a_network_say_is_averaged() -> None:
     agreed = diagnosis.agreed(Workers(), torch.device("cpu"))
     assert agreed["tap"]["branch_0"] == pytest.approx((0.25 + 1) / 2)
     assert agreed["tap"]["branch_3"] == pytest.approx(0.125)
+
+
+def test_a_method_without_any_gradient_is_told_in_the_figure(tmp_path: Path) -> None:
+    numbers = {"adl": {"gradient_ratio": 0.0}, "afat": {"gradient_ratio": 0.1}}
+    terms = {"ce": 1.0, "adl": 0.0, "afat": 0.1}
+    lines = [{"epoch": e, "lr": 0.1, "loss": 1.1, "terms": terms, "diagnostics": numbers} for e in (1.0, 2.0)]
+    save_training_figure(lines, tmp_path / "training.svg")
+    drawn = (tmp_path / "training.svg").read_text()
+    assert "<!-- adl: 0 throughout -->" in drawn
+    assert "<!-- afat -->" in drawn
 
 
 def test_shares_multiples_and_ratios_of_gradients_have_panels_of_their_own() -> None:

@@ -93,10 +93,14 @@ def _is_multiple(key: str) -> bool:
 def _draw_panel(axes: Any, panel: Panel) -> None:
     for colour, (label, (epochs, values)) in zip(cycle(COLOURS), panel.lines.items(), strict=False):
         shown = [value if value > 0 or not panel.are_multiples else float("nan") for value in values]  # 0 has no logarithm
-        axes.plot(epochs, shown, color=colour, label=label, marker="o" if len(values) == 1 else None, markersize=3)
+        told = label if any(value == value for value in shown) else f"{label}: 0 throughout"
+        axes.plot(epochs, shown, color=colour, label=told, marker="o" if len(values) == 1 else None, markersize=3)
+        if panel.are_multiples:
+            axes.update_datalim([(epoch, 1.0) for epoch in epochs])  # also of a line that is 0 throughout
     if panel.are_multiples:
         axes.set_yscale("log")
         axes.axhline(1, color="black", linewidth=0.8, linestyle=":")
+        axes.autoscale_view()
         axes.yaxis.set_major_formatter("{x:g}")
         low, high = axes.get_ylim()
         axes.yaxis.set_minor_formatter("{x:g}" if high < 8 * low else "")  # where no power of 10 or only one is in sight

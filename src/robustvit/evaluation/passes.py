@@ -36,6 +36,7 @@ from robustvit.data.samples import Sample, SampleSet, SomeSamples, UnreadablePic
 from robustvit.evaluation.attacking import Attacker, size_of_change
 from robustvit.evaluation.settings import Settings
 from robustvit.evaluation.tallied import CHANGES, Tallied
+from robustvit.layers.linear import quickened
 from robustvit.runtime.evaluation_mode import evaluation_mode
 from robustvit.runtime.fingerprint import Digest
 from robustvit.runtime.interruption import check_interrupted
@@ -163,8 +164,9 @@ class Pass(ABC):
 
     @contextmanager
     def asking(self, *, gradients: bool = False) -> Iterator[None]:
-        """The network in evaluation mode and in the precision of the settings; see `evaluation_mode`."""
-        with evaluation_mode(self.network, gradients=gradients), answering_in(self.settings.precision, self.network):
+        """The network in evaluation mode, with quick products, in the precision of the settings; see `evaluation_mode`."""
+        network, precision = self.network, self.settings.precision
+        with evaluation_mode(network, gradients=gradients), quickened(network), answering_in(precision, network):
             yield
 
     @abstractmethod

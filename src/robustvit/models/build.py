@@ -10,6 +10,7 @@ from timm.models import PretrainedCfg, build_model_with_cfg
 from timm.models._features import FeatureGetterNet
 from torch import nn
 
+from robustvit.layers.linear import quicken
 from robustvit.models.fetching import short_timeout
 from robustvit.models.initialisation import named_initialisation
 from robustvit.models.published import PUBLISHED, PublishedWeights
@@ -89,5 +90,6 @@ def build_variant(
             raise
         chosen = weights or next(w for w in PUBLISHED if w.architecture == variant and w.url)
         raise RuntimeError(f"{chosen.url} cannot be fetched ({error}); {chosen.how_to_load()}") from error
+    quicken(network)
     network.implied_args = dict(needed)  # what a copy must be built with besides its name
     return network if dtype is None else network.to(dtype)

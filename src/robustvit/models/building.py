@@ -11,6 +11,7 @@ import timm
 from timm.models import get_pretrained_cfg, is_model, load_checkpoint, split_model_name_tag
 from torch import nn
 
+from robustvit.layers.linear import quicken
 from robustvit.layers.token_pooling import TapBlocks, TapKind
 from robustvit.models import fan, fan_swin, rvt
 from robustvit.models.fetching import fetching
@@ -133,6 +134,7 @@ def _timm_network(
         with named_initialisation() as initialise:
             added = parts.add_to(network.model if features_only and hasattr(network, "model") else network)
             initialise(network)
+    quicken(network)
     if checkpoint_path:
         load_checkpoint(network, checkpoint_path)
     elif pretrained:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from robustvit.layers.linear import quicken
 from robustvit.models.building import build_by_name, note_size
 from robustvit.models.dense import DenseNetwork
 from robustvit.models.dense_names import DETECTION_BACKBONE, DETECTION_HEADS, DenseName, dense_name
@@ -67,6 +68,7 @@ def _dense(
     with named_initialisation(seed) as initialise:
         network: Any = (build_detector if detects else build_segmenter)(name.head, backbone, num_classes, **of_head)
         initialise(network)
+    quicken(network)
     network.pretrained_cfg["architecture"] = str(name)
     if backbone_weights is not None:
         network.initialise_backbone(weights_file(backbone_weights))

@@ -21,6 +21,7 @@ from robustvit.data.sample_digest import add_samples
 from robustvit.data.samples import SampleSet
 from robustvit.evaluation.network_outputs import outputs_part
 from robustvit.evaluation.passes import PassReport, counter
+from robustvit.layers.linear import quickened
 from robustvit.predicting.destinations import Destination, Shown
 from robustvit.predicting.films import FilmFrames
 from robustvit.runtime.evaluation_mode import evaluation_mode
@@ -173,7 +174,7 @@ def run_job(
     wanted = decoded_batches(
         job.samples, job.protocol, job.batch_size, lambda k: k % processes.world == processes.rank and k not in done
     )
-    with evaluation_mode(job.network), Prefetch(_batches(job, wanted)) as batches:
+    with evaluation_mode(job.network), quickened(job.network), Prefetch(_batches(job, wanted)) as batches:
         for batch in batches:
             stored.save(batch_name(batch.number), _predicted(job, batch, destination))
             step(sum(len(ids) for ids, _ in batch.groups) + len(batch.skipped))

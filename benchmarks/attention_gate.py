@@ -1,6 +1,6 @@
 """How long a small network must train until its attention matters: what even attention costs, over the training.
 
-    python benchmarks/attention_gate.py FOLDER --networks vit_nano fan_vit_nano --updates 20000
+    python benchmarks/attention_gate.py FOLDER --networks vit_nano fan_vit_nano --updates 6000
 
 TAP and ADL are about attention. Where a network answers as well when all its image tokens attend evenly, they cannot be judged
 by accuracy, but by what they do to attention. FOLDER is as for `method_gains.py`, and so is the training. The averaged weights
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("runs/gate"), help="trained networks")
     parser.add_argument("--records", type=Path, default=Path("benchmarks/records/attention_gate"), help="what was measured")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--updates", type=int, default=20_000, help="of a training; a multiple of 10")
+    parser.add_argument("--updates", type=int, default=6_000, help="of a training; a multiple of 10")
     parser.add_argument("--test-images", type=int, default=2_000)
     parser.add_argument("--threads", type=int, default=0, help="of PyTorch; 0: as many as it likes")
     options = parser.parse_args()

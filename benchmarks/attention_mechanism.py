@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("runs/gains"), help="trained networks")
     parser.add_argument("--records", type=Path, default=Path("benchmarks/records/attention_mechanism"))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--updates", type=int, default=4_000, help="of a training; a multiple of 2")
+    parser.add_argument("--updates", type=int, default=2_000, help="of a training; a multiple of 2")
     parser.add_argument("--test-images", type=int, default=500)
     parser.add_argument("--threads", type=int, default=0, help="of PyTorch; 0: as many as it likes")
     options = parser.parse_args()

@@ -87,7 +87,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("runs/gains"), help="trained networks")
     parser.add_argument("--records", type=Path, default=Path("benchmarks/records/method_gains"), help="what was measured")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
-    parser.add_argument("--updates", type=int, default=4_000, help="of a training; a multiple of 2")
+    parser.add_argument("--updates", type=int, default=2_000, help="of a training; a multiple of 2")
     parser.add_argument("--test-images", type=int, default=2_000)
     parser.add_argument("--threads", type=int, default=0, help="of PyTorch; 0: as many as it likes")
     parser.add_argument("--only", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))

@@ -1,7 +1,7 @@
 """What covered patches do to trained networks: how far features move, and how often the answer stays. AFAT's mechanism.
 
     python benchmarks/patch_mechanism.py base=RUN/weights afat=RUN/weights --data test.tar --fit-data train.tar
-    python benchmarks/patch_mechanism.py vit_nano fan_vit_nano --output runs/patches
+    python benchmarks/patch_mechanism.py vit_nano fan_vit_nano --records runs/patches
 
 A network is a name of `create_model` or a folder with weights, `LABEL=` before it if the table is to call it otherwise;
 networks with the same label are seeds of one row: mean and standard deviation. Patches are random, or chosen by a corruption
@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 import robustvit as rv
+from method_gains import write_record
 from robustvit.analysis.shared_options import Options
 from robustvit.analysis.subject import Subject, make_subject
 from robustvit.attacks.chosen_patches import cover_adversarial, fit_scorer
@@ -33,7 +34,6 @@ from robustvit.attacks.pixel_network import PixelNetwork
 from robustvit.methods.patch_corruption import PatchScorer
 from robustvit.recording.block_outputs import block_tokens
 from robustvit.runtime.evaluation_mode import evaluation_mode
-from robustvit.runtime.files import write_whole
 
 KINDS = ("random", "adversarial")
 FIT_BATCH = 16
@@ -52,18 +52,29 @@ def main() -> None:
     parser.add_argument("--fit-steps", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1, help="of PyTorch")
-    parser.add_argument("--output", type=Path, help="folder for the table and its numbers, patches.json")
+    parser.add_argument("--records", type=Path, help="folder with a file per network that was measured, which is not repeated")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     found: dict[str, list[Mechanism]] = {}
     for given in options.networks:
         label, _, place = given.rpartition("=")
-        network = network_at(place)
-        how = dict(rhos=options.rho, fit_steps=options.fit_steps, seed=options.seed, limit=options.limit)
-        found.setdefault(label or place, []).append(patch_mechanism(network, options.data, options.fit_data, **how))
-        if options.output is not None:
-            write(options.output, found)
+        found.setdefault(label or place, []).append(measured(place, options))
     print("\n".join(table(found)))
+
+
+def measured(place: str, options: argparse.Namespace) -> Mechanism:
+    """What an earlier call has measured, or what this one does; RUN/weights is known by the name of the run."""
+    path = Path(place)
+    record = options.records / f"{path.parent.name if path.name == 'weights' else path.name}.json" if options.records else None
+    if record is not None and record.exists():
+        known: Mechanism = json.loads(record.read_text())
+        return known
+    how = dict(rhos=options.rho, fit_steps=options.fit_steps, seed=options.seed, limit=options.limit)
+    found = patch_mechanism(network_at(place), options.data, options.fit_data, **how)
+    if record is not None:
+        rounded = {kind: {name: round(value, 5) for name, value in numbers.items()} for kind, numbers in found.items()}
+        write_record(record, rounded)
+    return found
 
 
 def network_at(place: str) -> nn.Module:
@@ -145,14 +156,6 @@ def feature_change(clean: Sequence[Tensor], covered: Sequence[Tensor]) -> float:
         for a, b in zip(clean, covered, strict=True)
     ]
     return float(torch.stack(shares).mean())
-
-
-def write(folder: Path, found: dict[str, list[Mechanism]]) -> None:
-    """The table and its numbers, of what there is so far."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in (("patches.json", json.dumps(found, indent=2)), ("patches.md", "\n".join(table(found)))):
-        with write_whole(folder / name) as file:
-            file.write_text(text + "\n")
 
 
 def table(found: dict[str, list[Mechanism]]) -> Iterator[str]:

@@ -1,22 +1,38 @@
 """Speed and memory of our networks against the plain transcription of their formulas in `plain.py`.
 
-    python benchmarks/networks.py                          evaluation, training step, peak memory, cost of TAP
-    python benchmarks/networks.py --networks fan_vit_tiny --compile
+    python benchmarks/networks.py                              evaluation, training step, peak memory, cost of TAP
+    python benchmarks/networks.py --networks fan_vit_tiny --sides plain ours compiled
 
-Both sides compute the same logits from the same weights (checked first), take turns in one process, a new one for each
-network and mode, and are compared by the median of their times: what else runs on the machine slows both. The share of the
-matmul rate says how much of the rate at which this machine multiplies matrices, measured in turn with them, the network's own
-operations reach. Peak memory is how much the resident set grows at most during one evaluation or training step, in a process
-of its own (Linux only).
+Every measurement has a process of its own, in which nothing was computed before; the sides take turns, and are compared by the
+medians over their processes. All of it is done twice: with the allocator as it is, and with memory that is kept
+(`robustvit.keep_memory`), on both sides. Both sides compute the same logits from the same weights, which is checked first.
+
+plain      `plain.py`: the released procedure, operation by operation
+ours       the network that `create_model` gives
+fused      the same after `robustvit.fuse`
+bf16       ours under `--precision bf16`
+compiled   ours under `torch.compile`
+
+The share of the matmul rate compares the operations of the network with the rate at which `torch.mm` multiplies matrices like
+those of the networks, measured in the same process. Peak memory is how much the resident set grows at most during one
+evaluation or training step, in a process of its own (Linux only).
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import median
+
+from robustvit.runtime.kept_memory import keep_memory
+
+if "--keep" in sys.argv:
+    keep_memory()
 
 import torch
 from torch import Tensor, nn
@@ -25,39 +41,47 @@ from torch.utils.flop_counter import FlopCounterMode
 import plain
 import robustvit
 from measuring import Step, medians, memory_in_process, print_memory_of
+from robustvit.runtime.precision import answering_in
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from reference_weights import published_weights
 
 PUBLISHED = {
     "fan_vit_tiny": "fan_tiny_12_p16_224",
+    "fan_vit_small": "fan_small_12_p16_224",
     "fan_hybrid_tiny": "fan_tiny_8_p4_hybrid",
     "fan_swin_tiny": "fan_swin_tiny_patch4_window7_224",
     "rvt_tiny": "rvt_tiny",
 }
+SIDES = {"evaluation": ("plain", "ours", "fused", "bf16", "compiled"), "training": ("plain", "ours", "bf16")}
+USUAL = ("plain", "ours", "fused", "bf16")
 BATCH, SIZE = 16, 224
 _FIXED = ("running_mean", "running_var", "attn_mask")
 
 
-def matmul() -> tuple[Step, int]:
-    """A matrix product like those of the networks, and its floating-point operations."""
+def matmul_rate(repeats: int) -> float:
+    """Floating-point operations per second of a matrix product like those of the networks."""
     a, b = torch.randn(BATCH * 196, 384), torch.randn(384, 1536)
 
     def run() -> None:
         for _ in range(20):
             torch.mm(a, b)
 
-    return run, 20 * 2 * a.shape[0] * a.shape[1] * b.shape[1]
+    return 20 * 2 * a.shape[0] * a.shape[1] * b.shape[1] / median(seconds_of(run, repeats))
 
 
 def build(name: str) -> tuple[dict[str, Tensor], nn.Module]:
-    """The same weights for both sides, which are checked to agree."""
+    """The same weights for both sides."""
     weights = published_weights(PUBLISHED[name])
-    model = robustvit.from_official(PUBLISHED[name], weights).eval()
-    images = torch.randn(1, 3, SIZE, SIZE)
+    return weights, robustvit.from_official(PUBLISHED[name], weights).eval()
+
+
+def check(name: str) -> None:
+    """Both sides agree."""
+    weights, model = build(name)
+    images = torch.randn(2, 3, SIZE, SIZE)
     with torch.inference_mode():
         torch.testing.assert_close(model(images), plain.forward(PUBLISHED[name], weights, images)[0], rtol=1e-4, atol=1e-4)
-    return weights, model
 
 
 def evaluate(forward: Callable[[Tensor], object], images: Tensor) -> Step:
@@ -68,20 +92,27 @@ def evaluate(forward: Callable[[Tensor], object], images: Tensor) -> Step:
     return run
 
 
-def evaluation_steps(name: str, images: Tensor) -> dict[str, Step]:
+def in_half(model: nn.Module) -> Callable[[Tensor], object]:
+    def forward(images: Tensor) -> object:
+        with answering_in("bf16", model):
+            return model(images)
+
+    return forward
+
+
+def evaluation_step(name: str, side: str, images: Tensor) -> Step:
     weights, model = build(name)
-    return {
-        "plain": evaluate(lambda x: plain.forward(PUBLISHED[name], weights, x), images),
-        "ours": evaluate(model, images),
-        "ours, fuse()": evaluate(robustvit.fuse(model), images),
+    made: dict[str, Callable[[], Callable[[Tensor], object]]] = {
+        "plain": lambda: lambda x: plain.forward(PUBLISHED[name], weights, x),
+        "ours": lambda: model,
+        "fused": lambda: robustvit.fuse(model),
+        "bf16": lambda: in_half(model),
+        "compiled": lambda: torch.compile(model),
     }
+    return evaluate(made[side](), images)
 
 
-def compiled_step(name: str, images: Tensor) -> Step:
-    return evaluate(torch.compile(build(name)[1]), images)
-
-
-def training_steps(name: str, images: Tensor) -> dict[str, Step]:
+def training_step(name: str, side: str, images: Tensor) -> Step:
     weights, model = build(name)
     model.train()
     trained = {
@@ -93,17 +124,96 @@ def training_steps(name: str, images: Tensor) -> dict[str, Step]:
         optimizer = torch.optim.SGD(parameters, lr=1e-6)
 
         def run() -> None:
-            nn.functional.cross_entropy(forward(images), labels).backward()
+            with torch.autocast("cpu", torch.bfloat16, enabled=side == "bf16"):
+                loss = nn.functional.cross_entropy(forward(images), labels)
+            loss.backward()
             optimizer.step()
             optimizer.zero_grad()
 
         return run
 
-    plain_parameters = [w for w in trained.values() if w.requires_grad]
-    return {
-        "plain": train(lambda x: plain.forward(PUBLISHED[name], trained, x, training=True)[0], plain_parameters),
-        "ours": train(model, list(model.parameters())),
-    }
+    if side == "plain":
+        parameters = [w for w in trained.values() if w.requires_grad]
+        return train(lambda x: plain.forward(PUBLISHED[name], trained, x, training=True)[0], parameters)
+    return train(model, list(model.parameters()))
+
+
+STEPS = {"evaluation": evaluation_step, "training": training_step}
+
+
+def seconds_of(step: Step, repeats: int) -> list[float]:
+    """After two steps that do not count: in the second one, memory that is kept has found its place."""
+    times = []
+    for _ in range(2 + repeats):
+        start = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - start)
+    return times[2:]
+
+
+def flops_of(name: str, mode: str) -> int:
+    """Of a batch; of a training step, three times those of its forward pass."""
+    model = build(name)[1].requires_grad_(False)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model(torch.randn(1, 3, SIZE, SIZE))
+    total: int = counter.get_total_flops()
+    return BATCH * total * (3 if mode == "training" else 1)
+
+
+def measure(name: str, mode: str, side: str, repeats: int) -> None:
+    """Prints what one process finds: seconds of a step, of the first step, and the rate of torch.mm."""
+    step = STEPS[mode](name, side, torch.randn(BATCH, 3, SIZE, SIZE))
+    start = time.perf_counter()
+    step()
+    first = time.perf_counter() - start
+    found = {"seconds": median(seconds_of(step, repeats)), "first": first, "rate": matmul_rate(repeats)}
+    print(json.dumps(found))
+
+
+def compare(name: str, mode: str, options: argparse.Namespace) -> Iterator[str]:
+    """Rows of the table: every side in processes of its own, which take turns."""
+    sides = [side for side in SIDES[mode] if side in options.sides]
+    found: dict[tuple[str, bool], list[dict[str, float]]] = {}
+    for _ in range(options.processes):
+        for side in sides:
+            for keeps in (False, True):
+                found.setdefault((side, keeps), []).append(in_new_process(name, mode, side, keeps, options))
+    flops = flops_of(name, mode)
+    seconds = {key: median(one["seconds"] for one in runs) for key, runs in found.items()}
+    for side in sides:
+        cells = [side]
+        for keeps in (False, True):
+            own = seconds[side, keeps]
+            rate = median(flops / one["seconds"] / one["rate"] for one in found[side, keeps])
+            ratio = f"{seconds['plain', keeps] / own:.2f}" if "plain" in sides else ""
+            cells += [f"{BATCH / own:.1f}", ratio, f"{rate:.0%}"]
+        yield f"| {name} | {mode} | {' | '.join(cells)} |"
+    if "compiled" in sides:
+        yield f"compiling took {median(one['first'] for one in found['compiled', True]):.0f} s; {pays_after(found, sides)}"
+
+
+def pays_after(found: dict[tuple[str, bool], list[dict[str, float]]], sides: list[str]) -> str:
+    """After how many images compiling has paid."""
+    if "ours" not in sides:
+        return "ours was not measured"
+    ours, compiled = (median(one["seconds"] for one in found[side, True]) for side in ("ours", "compiled"))
+    if compiled >= ours:
+        return "it never pays"
+    spent = median(one["first"] for one in found["compiled", True])
+    return f"it pays after {BATCH * spent / (ours - compiled):.0f} images"
+
+
+def in_new_process(name: str, mode: str, side: str, keeps: bool, options: argparse.Namespace) -> dict[str, float]:
+    command = [sys.executable, __file__, "--measure", name, mode, side, "--repeats", str(options.repeats)]
+    command += ["--threads", str(options.threads), *(["--keep"] if keeps else [])]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found: dict[str, float] = json.loads(told.splitlines()[-1])
+    return found
+
+
+def peak_memory_mb(name: str, mode: str, side: str) -> float:
+    """Growth of the peak resident set over one step, in a process of its own."""
+    return memory_in_process(__file__, [name, mode, side])
 
 
 def tap_steps(images: Tensor) -> dict[str, Step]:
@@ -114,78 +224,49 @@ def tap_steps(images: Tensor) -> dict[str, Step]:
     }
 
 
-STEPS = {"evaluation": evaluation_steps, "training": training_steps}
-
-
-def peak_memory_mb(name: str, mode: str, side: str) -> float:
-    """Growth of the peak resident set over one step, in a process of its own."""
-    return memory_in_process(__file__, [name, mode, side])
-
-
-def measure_memory(name: str, mode: str, side: str) -> None:
-    print_memory_of(STEPS[mode](name, torch.randn(BATCH, 3, SIZE, SIZE))[side])
-
-
-def compare(name: str, mode: str, repeats: int, compiled: bool) -> None:
-    """Times both sides of one network and prints how they compare."""
-    images = torch.randn(BATCH, 3, SIZE, SIZE)
-    model = build(name)[1].requires_grad_(False)
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        model(images)
-    flops = counter.get_total_flops() * (3 if mode == "training" else 1)
-    steps = STEPS[mode](name, images)
-    if compiled:
-        steps["ours, torch.compile"] = compiled_step(name, images)
-    product, product_flops = matmul()
-    times = medians({**steps, "matmul": product}, repeats)
-    report(f"{name} {mode}", times, flops, product_flops / times.pop("matmul"))
-
-
-def report(title: str, times: dict[str, float], flops: int | None = None, rate: float = 1.0) -> None:
-    base = next(iter(times.values()))
-    for name, seconds in times.items():
-        share = f"  {flops / seconds / rate:5.0%} of {rate / 1e9:.0f} GFLOP/s" if flops else ""
-        print(f"{title:32} {name:20} {BATCH / seconds:7.1f} images/s  {base / seconds:5.2f}x{share}", flush=True)
-
-
-def in_new_process(*arguments: str) -> None:
-    """Runs this program with `arguments`: what a process did before (its allocator's state above all) does not count."""
-    subprocess.run([sys.executable, __file__, *arguments], check=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", nargs="*", default=list(PUBLISHED), choices=PUBLISHED)
-    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--sides", nargs="+", default=list(USUAL), choices=SIDES["evaluation"])
+    parser.add_argument("--processes", type=int, default=3, help="per side")
+    parser.add_argument("--repeats", type=int, default=5, help="steps of a process")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--compile", action="store_true", help="also measure torch.compile in evaluation")
     parser.add_argument("--skip", nargs="*", default=[], choices=["evaluation", "training", "memory", "tap"])
-    parser.add_argument("--compare", nargs=2, metavar=("NETWORK", "MODE"), help=argparse.SUPPRESS)
+    parser.add_argument("--keep", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--measure", nargs=3, metavar=("NETWORK", "MODE", "SIDE"), help=argparse.SUPPRESS)
     parser.add_argument("--measure-memory", nargs=3, metavar=("NETWORK", "MODE", "SIDE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     if options.measure_memory:
-        measure_memory(*options.measure_memory)
+        name, mode, side = options.measure_memory
+        print_memory_of(STEPS[mode](name, side, torch.randn(BATCH, 3, SIZE, SIZE)))
         return
-    if options.compare:
-        name, mode = options.compare
-        compare(name, mode, options.repeats, options.compile)
+    if options.measure:
+        name, mode, side = options.measure
+        measure(name, mode, side, options.repeats)
         return
-    print(f"batch {BATCH}, {SIZE} px, {options.threads} threads; ratios against plain; shares of the machine's matmul rate\n")
-    settings = ["--repeats", str(options.repeats), "--threads", str(options.threads)]
+    print_all(options)
+
+
+def print_all(options: argparse.Namespace) -> None:
+    rate = matmul_rate(options.repeats) / 1e9
+    print(f"batch {BATCH}, {SIZE} px, {options.threads} threads; torch.mm: {rate:.0f} GFLOP/s\n")
+    print("| network | mode | side | images/s | plain / it | of torch.mm | images/s, memory kept | plain / it | of torch.mm |")
+    print("|---|---|---|" + "---:|" * 6)
     for name in options.networks:
-        if "evaluation" not in options.skip:
-            in_new_process("--compare", name, "evaluation", *settings, *(["--compile"] if options.compile else []))
-        if "training" not in options.skip:
-            in_new_process("--compare", name, "training", *settings)
-        if "memory" not in options.skip:
+        check(name)
+        for mode in (mode for mode in STEPS if mode not in options.skip):
+            for row in compare(name, mode, options):
+                print(row, flush=True)
+    if "memory" not in options.skip:
+        for name in options.networks:
             for mode in STEPS:
                 plain_mb, ours_mb = (peak_memory_mb(name, mode, side) for side in ("plain", "ours"))
-                print(f"{name} peak memory, {mode}: plain {plain_mb:.0f} MB, ours {ours_mb:.0f} MB, {plain_mb / ours_mb:.2f}x")
+                told = f"plain {plain_mb:.0f} MB, ours {ours_mb:.0f} MB, {plain_mb / ours_mb:.2f}x"
+                print(f"{name} peak memory, {mode}: {told}", flush=True)
     if "tap" not in options.skip:
         times = medians(tap_steps(torch.randn(BATCH, 3, SIZE, SIZE)), options.repeats)
-        report("fan_vit_small evaluation", times)
         print(f"TAP (K = 4) adds {times['with TAP'] / times['without TAP'] - 1:.1%} to the evaluation of fan_vit_small")
 
 

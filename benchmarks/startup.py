@@ -12,7 +12,7 @@ import argparse
 import subprocess
 import sys
 
-from networks import medians
+from measuring import medians
 
 PROGRAMS = {
     "import torch": ["-c", "import torch"],

@@ -1,9 +1,11 @@
 """What corruption costs beside the network: `common15` against the bare forward passes over as many images.
 
     python benchmarks/evaluation.py                        fan_vit_tiny at 224 pixels, 2 threads
+    python benchmarks/evaluation.py --precision bf16 --images 160
 
 Both sides take turns: one `robustvit.evaluate` of all 75 cells and the clean one (decoding, corruption, normalising, network,
-metrics), and the same number of forward passes of the same batch size over one batch that lies in memory.
+metrics; in half precision also the comparison of the first images with fp32), and the same number of forward passes of the
+same batch size and precision over one batch that lies in memory.
 """
 
 from __future__ import annotations
@@ -14,11 +16,16 @@ import time
 from pathlib import Path
 from statistics import median
 
+from robustvit.runtime.kept_memory import keep_memory
+
+keep_memory()
+
 import torch
 from PIL import Image
 
 import robustvit
 from robustvit.data.scenes.dataset import Scenes
+from robustvit.runtime.precision import answering_in
 
 
 def save_images(folder: Path, count: int) -> None:
@@ -43,6 +50,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--suite", default="common15")
+    parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16", "fp16"])
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
@@ -54,14 +62,17 @@ def main() -> None:
         bare: list[float] = []
         for repeat in range(options.repeats):
             start = time.perf_counter()
-            results = robustvit.evaluate(model, name, options.suite, batch_size=options.batch_size, examples=0)
+            how = dict(batch_size=options.batch_size, examples=0, precision=options.precision)
+            results = robustvit.evaluate(model, name, options.suite, **how)
             measured.append(time.perf_counter() - start)
             cells = results.models[0].cells
-            bare.append(forward_passes(model, sum(cell.images for cell in cells), options.batch_size))
+            with answering_in(options.precision, model):
+                bare.append(forward_passes(model, sum(cell.images for cell in cells), options.batch_size))
             print(f"repeat {repeat + 1}: evaluate {measured[-1]:.1f} s, forward passes {bare[-1]:.1f} s", flush=True)
     images = sum(cell.images for cell in cells)
     print(
-        f"{options.network}, {options.suite}, {images} images in batches of {options.batch_size}, {options.threads} threads:"
+        f"{options.network}, {options.precision}, {options.suite}, {images} images in batches of {options.batch_size}, "
+        f"{options.threads} threads:"
     )
     print(f"evaluate takes {median(measured) / median(bare):.2f}x the bare forward passes (medians of {options.repeats})")
 

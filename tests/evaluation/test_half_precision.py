@@ -52,14 +52,14 @@ def test_half_precision_is_what_the_network_computes_in() -> None:
     assert half.models[0].protocol["precision"] == "bf16"
 
 
-def test_results_say_how_far_half_precision_moved_the_first_batches(tmp_path: Path) -> None:
+def test_results_say_how_far_half_precision_moved_the_first_images(tmp_path: Path) -> None:
     assert measured("fp32").models[0].measurements[0].precision_check is None
     results = measured("bf16", output=tmp_path)
     check = results.models[0].measurements[0].precision_check
     assert check is not None
-    labels = [label for _, label in Scenes("test", 16)]
-    assert (check.precision, check.images, check.changed) == ("bf16", 16, 1.0)
-    assert check.changes["clean_accuracy"].value == pytest.approx((labels.count(1) - labels.count(0)) / 16)
+    labels = [label for _, label in Scenes("test", 8)]
+    assert (check.precision, check.images, check.changed) == ("bf16", 8, 1.0)
+    assert check.changes["clean_accuracy"].value == pytest.approx((labels.count(1) - labels.count(0)) / 8)
     assert Results.load(tmp_path).models[0].measurements[0].precision_check == check
     (note,) = (note for _, note in results.remarks() if note.kind == "precision")
     assert "100.0\N{NO-BREAK SPACE}% of the predictions" in note.text

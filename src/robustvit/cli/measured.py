@@ -59,7 +59,7 @@ class MeasureOptions:
             imagenet-a, imagenet-r, imagenet-sketch, imagenet-v2 and imagenet-c on disk.
         batch_size: images per batch; by default 32, of segmenters and detectors 4.
         precision: in which networks compute: fp32, bf16, fp16, or auto: bf16 where the device is faster in it, else fp32. In
-            half precision, the first batches are computed in fp32, too, and the result says how far the numbers differ.
+            half precision, the first images are computed in fp32, too, and the result says how far the numbers differ.
         device: cpu, cuda, cuda:1, mps, ...
         untrained: allow random weights for networks given by NAME alone (to try things out).
         predictions: also write predictions.csv: of classifiers the prediction for every image under every condition; of

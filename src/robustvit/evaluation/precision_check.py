@@ -1,4 +1,4 @@
-"""How far half precision moves the numbers of a pass: its first batches, in half precision and in fp32."""
+"""How far half precision moves the numbers of a pass: its first images, in half precision and in fp32."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from robustvit.runtime.precision import Precision
 from robustvit.runtime.processes import Processes
 from robustvit.tasks.notes import Note
 
-__all__ = ["BATCHES", "PrecisionCheck", "check_precision"]
+__all__ = ["PrecisionCheck", "check_precision"]
 
-BATCHES = 2
+MOST_BATCHES, FEWEST_IMAGES, PART = 2, 8, 20
+"""The check takes a twentieth of the images, within these bounds: it costs little beside the evaluation."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class PrecisionCheck:
 
     Attributes:
         precision: "bf16" or "fp16".
-        images: of the first batches.
+        images: how many, the first ones.
         changed: share by which predictions differ, over all conditions and attacks; see `Task.disagreement`.
         changes: key of a measure -> its value in half precision minus that in fp32, paired.
     """
@@ -62,7 +63,8 @@ def check_precision(planned: Pass, processes: Processes) -> PrecisionCheck | Non
         processes: that share the work.
     """
     precision = planned.settings.precision
-    part = None if precision == "fp32" else planned.first(BATCHES * planned.settings.batch_size)
+    count = max(FEWEST_IMAGES, len(planned.samples) // PART)
+    part = None if precision == "fp32" else planned.first(min(count, MOST_BATCHES * planned.settings.batch_size))
     if part is None:
         return None
     tallies, predictions = zip(*(_measured(part, own, processes) for own in (precision, "fp32")), strict=True)

@@ -42,7 +42,7 @@ class Options(TypedDict, total=False):
         batch_size: images at once; by default what the task says.
         precision: in which networks compute: "fp32", "bf16", "fp16", or "auto", which is "bf16" where the device computes in
             it and "fp32" elsewhere. Parameters and images stay as they are. In half precision, the answers to the first
-            batches are compared with those in fp32, and results say how far they differ.
+            images are compared with those in fp32, and results say how far they differ.
     How corruptions are made:
         jpeg: "imagenet-c" made in memory passes through JPEG (quality 85), as the files did.
         channel_order, frost_folder: see `corrupt`.

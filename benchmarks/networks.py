@@ -11,7 +11,7 @@ plain      `plain.py`: the released procedure, operation by operation
 ours       the network that `create_model` gives
 fused      the same after `robustvit.fuse`
 bf16       ours under `--precision bf16`
-compiled   ours under `torch.compile`
+compiled   ours under `torch.compile`, with freezing
 
 The share of the matmul rate compares the operations of the network with the rate at which `torch.mm` multiplies matrices like
 those of the networks, measured in the same process. Peak memory is how much the resident set grows at most during one
@@ -55,13 +55,13 @@ PUBLISHED = {
 }
 SIDES = {"evaluation": ("plain", "ours", "fused", "bf16", "compiled"), "training": ("plain", "ours", "bf16")}
 USUAL = ("plain", "ours", "fused", "bf16")
-BATCH, SIZE = 16, 224
+SIZE = 224
 _FIXED = ("running_mean", "running_var", "attn_mask")
 
 
 def matmul_rate(repeats: int) -> float:
     """Floating-point operations per second of a matrix product like those of the networks."""
-    a, b = torch.randn(BATCH * 196, 384), torch.randn(384, 1536)
+    a, b = torch.randn(16 * 196, 384), torch.randn(384, 1536)
 
     def run() -> None:
         for _ in range(20):
@@ -100,6 +100,15 @@ def in_half(model: nn.Module) -> Callable[[Tensor], object]:
     return forward
 
 
+def compiled(model: nn.Module) -> Callable[[Tensor], object]:
+    """With constants folded and weights packed."""
+    import torch._inductor.config
+
+    torch._inductor.config.freezing = True
+    made: Callable[[Tensor], object] = torch.compile(model)
+    return made
+
+
 def evaluation_step(name: str, side: str, images: Tensor) -> Step:
     weights, model = build(name)
     made: dict[str, Callable[[], Callable[[Tensor], object]]] = {
@@ -107,7 +116,7 @@ def evaluation_step(name: str, side: str, images: Tensor) -> Step:
         "ours": lambda: model,
         "fused": lambda: robustvit.fuse(model),
         "bf16": lambda: in_half(model),
-        "compiled": lambda: torch.compile(model),
+        "compiled": lambda: compiled(model),
     }
     return evaluate(made[side](), images)
 
@@ -152,17 +161,17 @@ def seconds_of(step: Step, repeats: int) -> list[float]:
 
 
 def flops_of(name: str, mode: str) -> int:
-    """Of a batch; of a training step, three times those of its forward pass."""
+    """Of an image; of a training step, three times those of its forward pass."""
     model = build(name)[1].requires_grad_(False)
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         model(torch.randn(1, 3, SIZE, SIZE))
     total: int = counter.get_total_flops()
-    return BATCH * total * (3 if mode == "training" else 1)
+    return total * (3 if mode == "training" else 1)
 
 
-def measure(name: str, mode: str, side: str, repeats: int) -> None:
+def measure(name: str, mode: str, side: str, options: argparse.Namespace) -> None:
     """Prints what one process finds: seconds of a step, of the first step, and the rate of torch.mm."""
-    step = STEPS[mode](name, side, torch.randn(BATCH, 3, SIZE, SIZE))
+    repeats, step = options.repeats, STEPS[mode](name, side, torch.randn(options.batch, 3, SIZE, SIZE))
     start = time.perf_counter()
     step()
     first = time.perf_counter() - start
@@ -178,7 +187,7 @@ def compare(name: str, mode: str, options: argparse.Namespace) -> Iterator[str]:
         for side in sides:
             for keeps in (False, True):
                 found.setdefault((side, keeps), []).append(in_new_process(name, mode, side, keeps, options))
-    flops = flops_of(name, mode)
+    flops = options.batch * flops_of(name, mode)
     seconds = {key: median(one["seconds"] for one in runs) for key, runs in found.items()}
     for side in sides:
         cells = [side]
@@ -186,26 +195,22 @@ def compare(name: str, mode: str, options: argparse.Namespace) -> Iterator[str]:
             own = seconds[side, keeps]
             rate = median(flops / one["seconds"] / one["rate"] for one in found[side, keeps])
             ratio = f"{seconds['plain', keeps] / own:.2f}" if "plain" in sides else ""
-            cells += [f"{BATCH / own:.1f}", ratio, f"{rate:.0%}"]
+            cells += [f"{options.batch / own:.1f}", ratio, f"{rate:.0%}"]
         yield f"| {name} | {mode} | {' | '.join(cells)} |"
     if "compiled" in sides:
-        yield f"compiling took {median(one['first'] for one in found['compiled', True]):.0f} s; {pays_after(found, sides)}"
+        spent = median(one["first"] for one in found["compiled", True])
+        yield f"compiling took {spent:.0f} s; {pays_after(spent, seconds, options.batch)}"
 
 
-def pays_after(found: dict[tuple[str, bool], list[dict[str, float]]], sides: list[str]) -> str:
-    """After how many images compiling has paid."""
-    if "ours" not in sides:
-        return "ours was not measured"
-    ours, compiled = (median(one["seconds"] for one in found[side, True]) for side in ("ours", "compiled"))
-    if compiled >= ours:
-        return "it never pays"
-    spent = median(one["first"] for one in found["compiled", True])
-    return f"it pays after {BATCH * spent / (ours - compiled):.0f} images"
+def pays_after(spent: float, seconds: dict[tuple[str, bool], float], batch: int) -> str:
+    """After how many images the seconds of compiling have paid, where memory is kept."""
+    saved = seconds.get(("ours", True), 0.0) - seconds["compiled", True]
+    return f"it pays after {batch * spent / saved:.0f} images" if saved > 0 else "it does not pay"
 
 
 def in_new_process(name: str, mode: str, side: str, keeps: bool, options: argparse.Namespace) -> dict[str, float]:
     command = [sys.executable, __file__, "--measure", name, mode, side, "--repeats", str(options.repeats)]
-    command += ["--threads", str(options.threads), *(["--keep"] if keeps else [])]
+    command += ["--threads", str(options.threads), "--batch", str(options.batch), *(["--keep"] if keeps else [])]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found: dict[str, float] = json.loads(told.splitlines()[-1])
     return found
@@ -231,6 +236,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=3, help="per side")
     parser.add_argument("--repeats", type=int, default=5, help="steps of a process")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--skip", nargs="*", default=[], choices=["evaluation", "training", "memory", "tap"])
     parser.add_argument("--keep", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--measure", nargs=3, metavar=("NETWORK", "MODE", "SIDE"), help=argparse.SUPPRESS)
@@ -240,18 +246,18 @@ def main() -> None:
     torch.manual_seed(0)
     if options.measure_memory:
         name, mode, side = options.measure_memory
-        print_memory_of(STEPS[mode](name, side, torch.randn(BATCH, 3, SIZE, SIZE)))
+        print_memory_of(STEPS[mode](name, side, torch.randn(options.batch, 3, SIZE, SIZE)))
         return
     if options.measure:
         name, mode, side = options.measure
-        measure(name, mode, side, options.repeats)
+        measure(name, mode, side, options)
         return
     print_all(options)
 
 
 def print_all(options: argparse.Namespace) -> None:
     rate = matmul_rate(options.repeats) / 1e9
-    print(f"batch {BATCH}, {SIZE} px, {options.threads} threads; torch.mm: {rate:.0f} GFLOP/s\n")
+    print(f"batch {options.batch}, {SIZE} px, {options.threads} threads; torch.mm: {rate:.0f} GFLOP/s\n")
     print("| network | mode | side | images/s | plain / it | of torch.mm | images/s, memory kept | plain / it | of torch.mm |")
     print("|---|---|---|" + "---:|" * 6)
     for name in options.networks:
@@ -266,7 +272,7 @@ def print_all(options: argparse.Namespace) -> None:
                 told = f"plain {plain_mb:.0f} MB, ours {ours_mb:.0f} MB, {plain_mb / ours_mb:.2f}x"
                 print(f"{name} peak memory, {mode}: {told}", flush=True)
     if "tap" not in options.skip:
-        times = medians(tap_steps(torch.randn(BATCH, 3, SIZE, SIZE)), options.repeats)
+        times = medians(tap_steps(torch.randn(options.batch, 3, SIZE, SIZE)), options.repeats)
         print(f"TAP (K = 4) adds {times['with TAP'] / times['without TAP'] - 1:.1%} to the evaluation of fan_vit_small")
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from robustvit.corruptions import filters
 from robustvit.corruptions.filters import ONE, Border, add_zoomed, blur_bytes, gaussian_filter, streak
 from robustvit.corruptions.parameters import FAMILIES, parameters
 
@@ -142,3 +143,24 @@ def test_blurred_bytes_are_the_truncated_weighted_means(sigma: float, size: tupl
         apart = (blurred.int() - expected.int()).abs()
         assert apart.max() <= 1
         assert (apart > 0).sum() <= most
+
+
+@pytest.mark.parametrize("border", ["replicate", "mirror", "reflect", "black"])
+@pytest.mark.parametrize(("sigma", "dtype"), [(1.5, torch.float32), (1.5, torch.float64), (7.0, torch.float32)])
+def test_bands_of_large_maps_give_the_bits_of_the_whole(
+    border: Border, sigma: float, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maps = torch.rand(3, 173, 31, dtype=dtype)
+    whole = gaussian_filter(maps, sigma, border=border)
+    monkeypatch.setattr(filters, "BAND", 3 * 31 * 40)
+    assert torch.equal(gaussian_filter(maps, sigma, border=border), whole)
+
+
+@pytest.mark.parametrize("sigma", [1.0, 3.0, 7.0])
+def test_bands_of_large_images_give_the_bytes_of_the_whole(sigma: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    image = torch.randint(0, 256, (3, 173, 31), dtype=torch.uint8)
+    whole, banded = torch.empty_like(image), torch.empty_like(image)
+    blur_bytes(image, sigma, torch.float32, whole)
+    monkeypatch.setattr(filters, "BAND", 3 * 31 * 40)
+    blur_bytes(image, sigma, torch.float32, banded)
+    assert torch.equal(whole, banded)

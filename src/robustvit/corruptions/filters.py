@@ -8,7 +8,7 @@ are exact in any order. All take maps [..., H, W], and work image by image: what
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -48,6 +48,9 @@ MOST_TAPS = 21
 """From more on, products of matrices in float64 are faster than tap after tap in float32."""
 BLOCK = 16
 """Outputs of a product of matrices: the fewer, the fewer useless products with 0, and the slower those that are left."""
+BAND = 3 * 2**18
+"""Values of a band of rows: large images go through the two passes of a filter band by band, which stays nearer to the cache
+than the whole, and computes the rows around a band twice."""
 CACHED = 2**18
 """Values of a strip: few enough for the cache, many enough to be worth a call."""
 
@@ -65,13 +68,17 @@ def gaussian_filter(
     """
     sigmas = sigma if isinstance(sigma, tuple) else (sigma, sigma)
     down, across = (gaussian_taps(int(truncate * s + 0.5), s) for s in sigmas)
+    margin = len(down) // 2
     if maps.dtype == torch.float64 or len(down) + len(across) <= 2 * MOST_TAPS:
         pictures = maps.reshape(-1, *maps.shape[-3:]) if maps.ndim > 3 else maps[None]
-        return torch.stack([_blurred(picture, down, across, border) for picture in pictures]).view(maps.shape)
+        made = [_in_bands(lambda rows: _blurred(rows, down, across, border), picture, margin) for picture in pictures]
+        return torch.stack(made).view(maps.shape)
     result = torch.empty(maps.shape, dtype=maps.dtype, device=maps.device)
     for out, plane in zip(result.view(-1, *maps.shape[-2:]), maps.reshape(-1, *maps.shape[-2:]), strict=True):
         scale = 2.0 ** (24 - math.frexp(float(plane.abs().amax()))[1])  # values to 2^-24 of the largest
-        out.copy_(_blurred_whole((plane * scale).round_()[None], down, across, 2**14, border)[0].mul_(2.0**-28 / scale))
+        whole = (plane * scale).round_()[None]
+        blurred = _in_bands(lambda rows: _blurred_whole(rows, down, across, 2**14, border), whole, margin)
+        out.copy_(blurred[0].mul_(2.0**-28 / scale))
     return result
 
 
@@ -81,6 +88,19 @@ def blur_bytes(picture: Tensor, sigma: float, dtype: torch.dtype, out: Tensor) -
     Levels are counted from the middle of their range, which halves the rounding errors.
     """
     taps = gaussian_taps(int(4 * sigma + 0.5), sigma)
+
+    def blurred(rows: Tensor) -> Tensor:
+        made = torch.empty_like(rows)
+        _blur_bytes(rows, taps, dtype, made)
+        return made
+
+    if picture.numel() <= BAND:
+        _blur_bytes(picture, taps, dtype, out)
+    else:
+        out.copy_(_in_bands(blurred, picture, len(taps) // 2))
+
+
+def _blur_bytes(picture: Tensor, taps: tuple[float, ...], dtype: torch.dtype, out: Tensor) -> None:
     levels = (picture ^ MIDDLE).view(torch.int8)  # x - 128
     if dtype == torch.float64:
         blurred = _blurred(levels.to(dtype), taps, taps, "replicate")
@@ -94,6 +114,21 @@ def blur_bytes(picture: Tensor, sigma: float, dtype: torch.dtype, out: Tensor) -
         return
     blurred = _blurred_whole(levels, taps, taps, 2**22, "replicate").mul_(2.0**-44)
     store_bytes(blurred.add_(MIDDLE + NUDGE[dtype]), out, cut=False)
+
+
+def _in_bands(blur: Callable[[Tensor], Tensor], maps: Tensor, margin: int) -> Tensor:
+    """`blur(maps)` of [..., H, W], band by band: the same, as an output depends on rows within `margin` of it alone, and on
+    the border only where there is one."""
+    H = maps.shape[-2]
+    rows = max(2 * margin, BAND * H // max(1, maps.numel()), 1)
+    if rows >= H:
+        return blur(maps)
+    parts = []
+    for start in range(0, H, rows):
+        first, stop = max(0, start - margin), min(H, start + rows)
+        part = blur(maps[..., first : min(H, stop + margin), :])
+        parts.append(part[..., start - first : stop - first, :])
+    return torch.cat(parts, dim=-2)
 
 
 def _blurred(maps: Tensor, down: Sequence[float], across: Sequence[float], border: Border) -> Tensor:

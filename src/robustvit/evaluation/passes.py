@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from robustvit.attacks.attack import Attack
-from robustvit.attacks.pixel_network import PixelNetwork
+from robustvit.attacks.pixel_network import PixelNetwork, device_of
 from robustvit.corruptions.conditions import (
     CLEAN,
     JPEG_QUALITY,
@@ -44,6 +45,7 @@ from robustvit.runtime.memory import fits_memory
 from robustvit.runtime.precision import answering_in
 from robustvit.runtime.prefetch import Prefetch
 from robustvit.runtime.processes import Processes
+from robustvit.runtime.side_by_side import free_cores, side_by_side
 from robustvit.runtime.stored_work import StoredWork
 from robustvit.tasks.base import Task
 from robustvit.tasks.passes import Decoded, batch_sizes, decoded_batches, predict_images
@@ -245,13 +247,13 @@ class MemoryPass(Pass):
     Attributes:
         jpeg: corrupted images pass through JPEG, as the files of ImageNet-C did.
         made_attacks: see `attacks`.
-        decode: samples, protocol, batch size and which batches are wanted -> those; see `decoded_batches`.
+        decode: samples, protocol, batch size and which batches are wanted -> those; None for `decoded_batches`.
     """
 
     has_clean_samples = True
     jpeg: bool = False
     made_attacks: tuple[Attack, ...] = ()
-    decode: Callable[[SampleSet, Protocol, int, Callable[[int], bool]], Iterator[Decoded]] = decoded_batches
+    decode: Callable[[SampleSet, Protocol, int, Callable[[int], bool]], Iterator[Decoded]] | None = None
 
     @property
     def attacks(self) -> tuple[Attack, ...]:
@@ -294,7 +296,8 @@ class MemoryPass(Pass):
         done = dict(_finished(stored, processes, self.cells))
         step(sum(len(tallied.ids) + len(tallied.skipped) for tallied in done.values()) * len(self.cells))
         attacker = self.attacker() if self.attacks else None
-        batches = self.decode(self.samples, self.protocol, size, lambda k: k % world == rank and k not in done)
+        decode = self.decode or partial(decoded_batches, device=device_of(self.network))
+        batches = decode(self.samples, self.protocol, size, lambda k: k % world == rank and k not in done)
         with Prefetch(self._inputs(batches)) as inputs:
             for number, groups, skipped in inputs:  # what lies between two batches is taken inside
                 if attacker is not None:
@@ -315,8 +318,8 @@ class MemoryPass(Pass):
             batch = self._with_targets(decoded)
             yield batch
             for group in batch.groups:
-                for condition in self.conditions:
-                    yield self.under(group.images, group.ids, condition)
+                calls = (partial(self.under, group.images, group.ids, condition) for condition in self.conditions)
+                yield from side_by_side(calls, free_cores(device_of(self.network)))
 
     def _with_targets(self, decoded: Decoded) -> _Batch:
         """A batch with the targets of its samples; those whose target is damaged are skipped as damaged images are."""

@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image
 from torch import Tensor, nn
 
+from robustvit.attacks.pixel_network import device_of
 from robustvit.corruptions.conditions import CLEAN, Condition, apply_condition
 from robustvit.corruptions.frost_textures import frost_textures
 from robustvit.corruptions.registry import ChannelOrder
@@ -172,7 +173,11 @@ def run_job(
     step = counter(report, job.name, len(job.samples) // processes.world)
     step(sum(done.values()))
     wanted = decoded_batches(
-        job.samples, job.protocol, job.batch_size, lambda k: k % processes.world == processes.rank and k not in done
+        job.samples,
+        job.protocol,
+        job.batch_size,
+        lambda k: k % processes.world == processes.rank and k not in done,
+        device=device_of(job.network),
     )
     with evaluation_mode(job.network), quickened(job.network), Prefetch(_batches(job, wanted)) as batches:
         for batch in batches:

@@ -18,12 +18,13 @@ from torch import Tensor, nn
 from robustvit.data.normalisation import Normalisation
 from robustvit.data.protocols import Protocol
 from robustvit.data.samples import Sample, SampleSet, UnreadablePictureError
+from robustvit.runtime.side_by_side import free_cores
 from robustvit.tasks.base import Task
 
 __all__ = ["Decoded", "batch_sizes", "decoded_batches", "predict_images"]
 
 THREADS = 2
-"""That decode."""
+"""That decode beside a network on the CPU."""
 
 
 class Decoded(NamedTuple):
@@ -45,6 +46,8 @@ def decoded_batches(
     protocol: Protocol,
     batch_size: int,
     is_wanted: Callable[[int], bool] = lambda number: True,
+    *,
+    device: torch.device | str = "cpu",
 ) -> Iterator[Decoded]:
     """The wanted batches of a dataset, each decoded when it is asked for; others are not decoded.
 
@@ -53,8 +56,9 @@ def decoded_batches(
         protocol: how an image becomes the input.
         batch_size: samples in a batch.
         is_wanted: asked for every number of a batch.
+        device: of the network; one that leaves the cores free has its images decoded by all of them.
     """
-    with ThreadPoolExecutor(THREADS) as pool:
+    with ThreadPoolExecutor(max(THREADS, free_cores(device))) as pool:
         for number, batch in _numbered(samples, batch_size, is_wanted):
             yield _decode(number, batch, protocol, pool)
 

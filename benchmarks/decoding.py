@@ -108,9 +108,7 @@ def main() -> None:
     if options.images:
         paths = sorted(path for path in options.images.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg", ".png"))
         groups = iter([(str(options.images.name), [path.read_bytes() for path in paths])])
-    print(
-        "| files | Pillow, images/s | torchvision, images/s | Pillow / torchvision | for 224 px | same bytes | furthest level |"
-    )
+    print("| files | Pillow, images/s | torchvision, images/s | ratio | for 224 px, ratio | same bytes | furthest level |")
     print("|---|" + "---:|" * 6)
     for name, files in groups:
         print(f"| {name} | {compare(files, options.repeats)} |", flush=True)

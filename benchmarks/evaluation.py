@@ -5,16 +5,21 @@
 
 Both sides take turns: one `robustvit.evaluate` of all 75 cells and the clean one (decoding, corruption, normalising, network,
 metrics; in half precision also the comparison of the first images with fp32), and the same number of forward passes of the
-same batch size and precision over one batch that lies in memory.
+same batch size and precision over one batch that lies in memory. Then, what comes after the network: numbers with their
+intervals, the images of the report and the page, as shares of the evaluation.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from robustvit.runtime.kept_memory import keep_memory
 
@@ -25,6 +30,7 @@ from PIL import Image
 
 import robustvit
 from robustvit.data.scenes.dataset import Scenes
+from robustvit.evaluation import runner
 from robustvit.runtime.precision import answering_in
 
 
@@ -49,6 +55,9 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument(
+        "--examples", type=int, default=0, help="images of the report, which are corrupted and asked about anew"
+    )
     parser.add_argument("--suite", default="common15")
     parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16", "fp16"])
     options = parser.parse_args()
@@ -58,13 +67,20 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         save_images(Path(name), options.images)
         robustvit.evaluate(model, name, options.suite, batch_size=options.batch_size, examples=0, limit=1)  # imports, textures
+        after = Stopwatch()
+        after.watch(runner, "_measurement", "numbers and intervals")
+        after.watch(runner, "cells_of", "numbers and intervals")
+        after.watch(runner, "_examples", "images of the report")
         measured: list[float] = []
         bare: list[float] = []
         for repeat in range(options.repeats):
             start = time.perf_counter()
-            how = dict(batch_size=options.batch_size, examples=0, precision=options.precision)
+            how = dict(batch_size=options.batch_size, examples=options.examples, precision=options.precision)
             results = robustvit.evaluate(model, name, options.suite, **how)
             measured.append(time.perf_counter() - start)
+            with after.of("page and files"):
+                results.save(Path(name) / "out")
+            shutil.rmtree(Path(name) / "out")
             cells = results.models[0].cells
             with answering_in(options.precision, model):
                 bare.append(forward_passes(model, sum(cell.images for cell in cells), options.batch_size))
@@ -75,6 +91,34 @@ def main() -> None:
         f"{options.threads} threads:"
     )
     print(f"evaluate takes {median(measured) / median(bare):.2f}x the bare forward passes (medians of {options.repeats})")
+    for what, seconds in after.seconds.items():
+        each = seconds / options.repeats
+        print(f"{what}: {each:.2f} s, {each / median(measured):.1%} of the evaluation")
+
+
+class Stopwatch:
+    """Adds up what parts of a program take."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def of(self, what: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[what] = self.seconds.get(what, 0.0) + time.perf_counter() - start
+
+    def watch(self, module: Any, name: str, what: str) -> None:
+        """From now on, calls of a function of a module count."""
+        function = getattr(module, name)
+
+        def watched(*arguments: Any, **options: Any) -> Any:
+            with self.of(what):
+                return function(*arguments, **options)
+
+        setattr(module, name, watched)
 
 
 def forward_passes(model: torch.nn.Module, images: int, batch_size: int) -> float:

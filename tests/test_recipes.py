@@ -334,14 +334,8 @@ def test_the_twin_trains(file: Path, tmp_path: Path) -> None:
         assert terms == {"ce", *load_config(file).methods}  # every method of the recipe is on
 
 
-@pytest.mark.parametrize(
-    "recipe",
-    [
-        "fan/segformer_tiny",
-        pytest.param("tapadl/segformer_base_tap_adl", marks=pytest.mark.slow),
-        pytest.param("fan/cascade_mask_rcnn_tiny", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", ["fan/segformer_tiny", "tapadl/segformer_base_tap_adl", "fan/cascade_mask_rcnn_tiny"])
 def test_the_twin_of_a_recipe_with_synchronised_statistics_trains_in_two_processes(recipe: str, tmp_path: Path) -> None:
     assert load_config(recipe).loop.sync_batchnorm
     start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m"]

@@ -113,6 +113,7 @@ def test_labels_are_those_of_the_network_where_its_classes_have_another_order() 
         torch.testing.assert_close(PixelNetwork(network, task=bound).losses(images, targets), own.losses(images, turned))
 
 
+@pytest.mark.slow
 def test_pgd_costs_more_precision_than_noise_of_the_same_size(learned: Any) -> None:
     samples = open_objects("scenes-easy:4", scene_size=(64, 64))
     (images, targets), task = scenes(4, (64, 64)), Detection().bind(learned, samples, (64, 64))

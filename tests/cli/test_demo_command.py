@@ -141,6 +141,7 @@ def test_the_demo_of_segmentation_compares_two_segmenters(tmp_path: Path, capsys
     assert "4x4 pixels" in page
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_short")
 def test_the_demo_of_detection_compares_two_detectors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--task", "detection", "--output", str(tmp_path / "demo")]) == 0
@@ -151,6 +152,7 @@ def test_the_demo_of_detection_compares_two_detectors(tmp_path: Path, capsys: py
     assert "a plain vision transformer of four blocks" in page
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_short")
 def test_another_seed_trains_other_networks_on_the_same_questions(tmp_path: Path) -> None:
     first, second = (contest.demonstrate(tmp_path / f"demo-{seed}", seed=seed) for seed in (0, 1))

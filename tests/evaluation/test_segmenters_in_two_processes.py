@@ -37,6 +37,7 @@ def test_two_processes_measure_what_one_measures(tmp_path: Path) -> None:
         assert mine.images == other.images == 5
 
 
+@pytest.mark.slow
 def test_two_processes_predict_what_one_predicts(tmp_path: Path) -> None:
     one, two = (run(PREDICT, tmp_path / str(n), n) / "labels" for n in (1, 2))
     names = sorted(path.name for path in one.iterdir())

@@ -269,6 +269,7 @@ def scene_batch(scenes: Scenes, i: int) -> Tensor:
     return torch.stack([(scenes[j][0].float() / 255 - 0.5) / 0.25 for j in range(16 * i, 16 * i + 16)])
 
 
+@pytest.mark.slow
 def test_the_scorer_of_the_paper_soon_hurts_more_than_chance_where_the_released_one_does_not() -> None:
     assert ratio_after_training_the_scorer_of("paper", 25) > 3
     assert ratio_after_training_the_scorer_of("released", 25) < 2

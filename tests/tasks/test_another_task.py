@@ -58,6 +58,7 @@ def test_another_task_is_trained_and_validated_in_its_own_measure_and_resumes_bi
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+@pytest.mark.slow
 def test_two_processes_train_another_task_to_the_same_weights(tmp_path: Path, site: Path) -> None:
     train(load_config(None, CHANGES), tmp_path / "one")
     sets = [part for change in CHANGES for part in ("--set", change)]

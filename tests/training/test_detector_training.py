@@ -74,7 +74,8 @@ def test_micro_batches_and_averaged_weights_train_it(plain: Any, tmp_path: Path)
     assert all(value.isfinite().all() for value in weights.values())
 
 
-@pytest.mark.parametrize("parallel", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_two_processes_train_one_detector(parallel: str, plain: Any, tmp_path: Path) -> None:
     changes = [*RUN, f"loop.parallel={parallel}", "methods.adl={}", "model.tap=4", "loop.ema_decay=0.5"]
     sets = [part for change in changes for part in ("--set", change)]

@@ -132,8 +132,9 @@ def test_two_processes_give_the_weights_of_one(tmp_path: Path, parallel: str) ->
         assert one["stl_labeler"]["token_accuracy"] == pytest.approx(other["stl_labeler"]["token_accuracy"], abs=0.01)
 
 
-@pytest.mark.parametrize("parallel", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", ["fan_hybrid_nano/segformer", pytest.param("rvt_nano/setr_pup", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+@pytest.mark.parametrize("name", ["fan_hybrid_nano/segformer", "rvt_nano/setr_pup"])
 def test_two_processes_give_a_segmenter_the_weights_of_one(tmp_path: Path, name: str, parallel: str) -> None:
     """Of a head with dropout, and of one with auxiliary heads; statistics and channels that are drawn would differ."""
     options = "{head_drop_rate: 0}" if name.endswith("segformer") else "{embed_dim: 32}"

@@ -42,6 +42,7 @@ def main() -> None:
     parser.add_argument("--records", type=Path, default=Path("benchmarks/records/attention_gate"), help="what was measured")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--updates", type=int, default=6_000, help="of a training; a multiple of 10")
+    parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"], help="of the trainings; measured in fp32")
     parser.add_argument("--test-images", type=int, default=2_000)
     parser.add_argument("--threads", type=int, default=0, help="of PyTorch; 0: as many as it likes")
     options = parser.parse_args()

@@ -87,7 +87,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("runs/gains"), help="trained networks")
     parser.add_argument("--records", type=Path, default=Path("benchmarks/records/method_gains"), help="what was measured")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
-    parser.add_argument("--updates", type=int, default=2_000, help="of a training; a multiple of 2")
+    parser.add_argument("--updates", type=int, default=1_200, help="of a training; a multiple of 2")
+    parser.add_argument("--precision", default="bf16", choices=["fp32", "bf16"], help="of the trainings; measured in fp32")
     parser.add_argument("--test-images", type=int, default=2_000)
     parser.add_argument("--threads", type=int, default=0, help="of PyTorch; 0: as many as it likes")
     parser.add_argument("--only", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
@@ -119,7 +120,7 @@ def run(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     return {
         "variant": name,
         "seed": seed,
-        "setting": {"updates": options.updates, "test_images": options.test_images},
+        "setting": {"updates": options.updates, "precision": options.precision, "test_images": options.test_images},
         "version": rv.__version__,
         "points": measured(folder, options),
         "diagnostics": log[-1] if log else {},
@@ -140,6 +141,7 @@ def trained(
             f"loop.checkpoint_every={updates // parts}",
             f"loop.keep={parts}",
             f"loop.seed={seed}",
+            f"loop.precision={options.precision}",
             *changes,
         ],
     )

@@ -10,7 +10,7 @@ medians over their processes. All of it is done twice: with the allocator as it 
 plain      `plain.py`: the released procedure, operation by operation
 ours       the network that `create_model` gives
 fused      the same after `robustvit.fuse`
-bf16       ours under `--precision bf16`
+bf16       ours under `--precision bf16`; in training, as with `loop.precision=bf16`
 compiled   ours under `torch.compile`, with freezing
 
 The share of the matmul rate compares the operations of the network with the rate at which `torch.mm` multiplies matrices like
@@ -26,6 +26,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from statistics import median
 
@@ -41,6 +42,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import plain
 import robustvit
 from measuring import Step, medians, memory_in_process, print_memory_of
+from robustvit.runtime.full_attention import full_attention
 from robustvit.runtime.precision import answering_in
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -133,9 +135,10 @@ def training_step(name: str, side: str, images: Tensor) -> Step:
         optimizer = torch.optim.SGD(parameters, lr=1e-6)
 
         def run() -> None:
-            with torch.autocast("cpu", torch.bfloat16, enabled=side == "bf16"):
-                loss = nn.functional.cross_entropy(forward(images), labels)
-            loss.backward()
+            with full_attention() if side == "bf16" else nullcontext():
+                with torch.autocast("cpu", torch.bfloat16, enabled=side == "bf16"):
+                    loss = nn.functional.cross_entropy(forward(images), labels)
+                loss.backward()
             optimizer.step()
             optimizer.zero_grad()
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 import robustvit as rv
-from robustvit.runtime.full_attention import FullAttention
+from robustvit.runtime.full_attention import full_attention
 
 
 def qkv(dtype: torch.dtype) -> list[Tensor]:
@@ -24,7 +24,7 @@ def test_attention_is_that_of_float32_rounded_once(dtype: torch.dtype, has_bias:
     q, k, v = qkv(dtype)
     bias = torch.randn(4, 9, 9, dtype=dtype) if has_bias else None
     expected = F.scaled_dot_product_attention(q.float(), k.float(), v.float(), None if bias is None else bias.float())
-    with torch.autocast("cpu", dtype), FullAttention():
+    with torch.autocast("cpu", dtype), full_attention():
         found = F.scaled_dot_product_attention(q, k, value=v, attn_mask=bias)
     assert found.dtype == dtype
     assert torch.equal(found, expected.to(dtype))
@@ -37,15 +37,18 @@ def test_masks_of_booleans_stay_masks() -> None:
     mask = torch.rand(9, 9) > 0.3
     mask[:, 0] = True
     expected = F.scaled_dot_product_attention(q.float(), k.float(), v.float(), mask)
-    with FullAttention():
+    with full_attention():
         assert torch.equal(F.scaled_dot_product_attention(q, k, v, attn_mask=mask), expected.bfloat16())
 
 
 def test_float32_and_other_operations_stay_as_they_are() -> None:
     q, k, v = qkv(torch.float32)
-    with FullAttention():
-        assert torch.equal(F.scaled_dot_product_attention(q, k, v), F.scaled_dot_product_attention(q, k, v))
+    own = F.scaled_dot_product_attention
+    expected = own(q, k, v)
+    with full_attention():
+        assert torch.equal(F.scaled_dot_product_attention(q, k, v), expected)
         assert (q.bfloat16() @ k.bfloat16().transpose(-1, -2)).dtype == torch.bfloat16
+    assert F.scaled_dot_product_attention is own
 
 
 @pytest.mark.parametrize("name", ["fan_vit_nano", "fan_swin_nano", "rvt_nano", "vit_nano"])
@@ -54,7 +57,7 @@ def test_networks_learn_the_same_with_and_without_checkpointing(name: str) -> No
 
     def gradients(is_checkpointed: bool) -> list[Tensor]:
         model = copy.deepcopy(initial)
-        with FullAttention():
+        with full_attention():
             with torch.autocast("cpu", torch.bfloat16):
                 answer = checkpoint(model, images, use_reentrant=False) if is_checkpointed else model(images)
             answer.float().logsumexp(1).sum().backward()

@@ -16,6 +16,7 @@ from image_folders import fill
 from refusals import refused
 from timm.layers import DropPath
 from tiny_runs import VIT, tiny_config
+from torch.nn import functional as F
 
 import robustvit as rv
 from robustvit.runtime.checkpoints import Checkpoints
@@ -129,6 +130,19 @@ def test_mixed_precision_trains(tmp_path: Path, precision: str) -> None:
     norms = [entry["grad_norm"] for entry in without_speed(tmp_path / "run") if "loss" in entry]
     assert norms[-1] > 0
     assert precision == "fp16" or all(norms)  # the loss scaler leaves out the first updates, until it fits
+
+
+def test_attention_has_full_precision_where_the_rest_has_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, seen = F.scaled_dot_product_attention, set[torch.dtype]()
+
+    def watched(query: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
+        if query.requires_grad:
+            seen.add(query.dtype)
+        return own(query, *args, **options)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", watched)
+    train(tiny_config(["loop.precision=bf16", "loop.max_updates=1"]), tmp_path / "run")
+    assert seen == {torch.float32}
 
 
 def test_averaged_weights_are_validated_saved_and_preferred_at_the_end(tmp_path: Path) -> None:

@@ -3,34 +3,41 @@ half precision that takes several times as long as that in float32."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
 
-__all__ = ["FullAttention"]
+__all__ = ["full_attention"]
 
 
-class FullAttention(TorchFunctionMode):
+@contextmanager
+def full_attention() -> Iterator[None]:
     """Inside, `F.scaled_dot_product_attention` of tensors in half precision computes in float32 on the CPU, and answers in
     theirs. Everything else stays as it is.
 
-    Not for `torch.compile`. With activation checkpointing, the backward pass belongs inside, too.
+    The function of PyTorch is replaced for a while: activation checkpointing calls it in the backward pass, too, where modes
+    of PyTorch are off. Not for `torch.compile`.
     """
+    own = F.scaled_dot_product_attention
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        options = dict(kwargs or {})
-        query = (args[0] if args else options["query"]) if func is F.scaled_dot_product_attention else None
-        if query is None or query.device.type != "cpu" or query.dtype not in (torch.float16, torch.bfloat16):
-            return func(*args, **options)
+    @wraps(own)
+    def attend(query: Tensor, *args: Any, **options: Any) -> Tensor:
+        if query.device.type != "cpu" or query.dtype not in (torch.float16, torch.bfloat16):
+            return own(query, *args, **options)
         with torch.autocast("cpu", enabled=False):
-            answer: Tensor = func(*map(_in_full, args), **{name: _in_full(value) for name, value in options.items()})
-        return answer.to(query.dtype)
+            given = {name: _in_full(value) for name, value in options.items()}
+            return own(query.float(), *map(_in_full, args), **given).to(query.dtype)
+
+    F.scaled_dot_product_attention = attend
+    try:
+        yield
+    finally:
+        F.scaled_dot_product_attention = own
 
 
 def _in_full(value: Any) -> Any:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from robustvit.data.normalisation import Normalisation
 from robustvit.data.protocols import protocol_of
 from robustvit.methods.base import Method, MethodContext, Step
-from robustvit.runtime.full_attention import FullAttention
+from robustvit.runtime.full_attention import full_attention
 from robustvit.runtime.nested import tensors_of
 from robustvit.runtime.precision import dtype_of
 from robustvit.runtime.randomness import keyed_seed
@@ -202,7 +202,7 @@ class Run:
 
     def _backward(self, batch: Batch, diagnosis: Diagnosis | None) -> tuple[Step, dict[str, Tensor]]:
         is_half = self.config.loop.precision != "fp32"
-        with FullAttention() if is_half and not self.config.loop.compile else nullcontext():
+        with full_attention() if is_half and not self.config.loop.compile else nullcontext():
             return self._backward_in_precision(batch, diagnosis)
 
     def _backward_in_precision(self, batch: Batch, diagnosis: Diagnosis | None) -> tuple[Step, dict[str, Tensor]]:

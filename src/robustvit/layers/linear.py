@@ -1,25 +1,37 @@
 """Linear layers whose products oneDNN computes, as convolutions of 1x1, on the CPU in float32.
 
-PyTorch gives the products of `nn.Linear` to MKL, which uses half of the vector width on processors of other makers than its
-own; oneDNN, to which it gives convolutions, uses all of it. Tokens [B, N, C] are, read as [B, 1, N, C], a channels-last map,
-so that nothing is copied. `docs/benchmarks.md` has the rates.
+PyTorch gives the products of `nn.Linear` to MKL and convolutions to oneDNN. On AMD's processors with AVX-512 the latter is as
+fast or faster, by how much depends on the processor; elsewhere linear layers stay as they are. Tokens [B, N, C] are, read as
+[B, 1, N, C], a channels-last map, so that nothing is copied. `docs/benchmarks.md` has what it gains.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-__all__ = ["Linear", "linear", "quicken", "quickened"]
+__all__ = ["Linear", "linear", "plain_linear", "quicken", "quickened"]
 
 FEWEST_ROWS = 32
 """In an image of the convolution; below, the call costs more than the product."""
 FEWEST_IMAGES = 16
 """Below, PyTorch does not give a convolution of 1x1 to oneDNN, if there is one thread only."""
+
+
+@cache
+def onednn_is_faster() -> bool:
+    """Whether the processor is one of those. By its name and not by a measurement: what a network computes, to the last bit,
+    must not depend on the load of the machine."""
+    if torch.backends.cpu.get_cpu_capability() != "AVX512" or not torch.backends.mkldnn.is_available():
+        return False
+    about = Path("/proc/cpuinfo")
+    return about.is_file() and "AuthenticAMD" in about.read_text()
 
 
 class Linear(nn.Linear):
@@ -43,7 +55,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     Returns:
         [..., out].
     """
-    images = _images(x)
+    images = _images(x) if _are_plain(x, weight, bias) else 0
     if not images:
         return F.linear(x, weight, bias)
     maps = x.reshape(images, 1, -1, x.shape[-1]).permute(0, 3, 1, 2)  # ... C -> B C 1 N, channels-last
@@ -51,13 +63,21 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return z.permute(0, 2, 3, 1).reshape(*x.shape[:-1], weight.shape[0])
 
 
-def _images(x: Tensor) -> int:
-    """Into how many images of a convolution the rows of x are split; 0 where a linear layer is better. Exported, traced and
-    compiled networks have linear layers, which their readers look for."""
-    if x.device.type != "cpu" or x.dtype != torch.float32 or torch.is_autocast_enabled("cpu"):
-        return 0
+def _are_plain(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Whether a convolution takes these tensors: in float32 on the CPU, and not quantised, distributed or nested ones.
+    Exported, traced and compiled networks have linear layers, which their readers look for."""
     if torch.jit.is_tracing() or torch.compiler.is_compiling() or torch.compiler.is_exporting():
-        return 0
+        return False
+    if torch.is_autocast_enabled("cpu") or not torch.backends.mkldnn.enabled:
+        return False
+    given = [x, weight] if bias is None else [x, weight, bias]
+    if any(type(tensor) not in (Tensor, nn.Parameter) or tensor.is_nested for tensor in given):
+        return False
+    return all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in given) and weight.numel() > 0
+
+
+def _images(x: Tensor) -> int:
+    """Into how many images of a convolution the rows of x are split; 0 where a linear layer is better."""
     rows = x.numel() // max(1, x.shape[-1])
     fewest = 1 if torch.get_num_threads() > 1 else FEWEST_IMAGES
     of_batch = x.shape[0] if x.dim() > 2 else 1
@@ -68,35 +88,41 @@ def _images(x: Tensor) -> int:
 
 
 def quicken(network: nn.Module) -> None:
-    """Makes every `nn.Linear` of a network a `Linear`, in place: the same parameters by the same names.
+    """Makes every `nn.Linear` of a network a `Linear`, in place, where that is faster: the same parameters by the same names.
 
     Subclasses of `nn.Linear`, which may compute something else, stay as they are.
     """
-    for module, name, layer in _plain_layers(network):
-        setattr(module, name, _quick(layer))
+    if onednn_is_faster():
+        _replace(network, nn.Linear, Linear)
+
+
+def plain_linear(network: nn.Module) -> None:
+    """Undoes `quicken`, for programs that look for `nn.Linear` itself, as `torch.ao.quantization.quantize_dynamic` does."""
+    _replace(network, Linear, nn.Linear)
 
 
 @contextmanager
 def quickened(network: nn.Module) -> Iterator[None]:
     """A network of whatever origin is as after `quicken` for a while, and then as it was."""
-    layers = list(_plain_layers(network))
-    quicken(network)
+    replaced = _replace(network, nn.Linear, Linear) if onednn_is_faster() else []
     try:
         yield
     finally:
-        for module, name, layer in layers:
+        for module, name, layer in replaced:
             setattr(module, name, layer)
 
 
-def _plain_layers(network: nn.Module) -> Iterator[tuple[nn.Module, str, nn.Linear]]:
-    """(module, name in it, layer)."""
+def _replace(network: nn.Module, kind: type[nn.Linear], by: type[nn.Linear]) -> list[tuple[nn.Module, str, nn.Linear]]:
+    """Puts layers of one class in the place of those of exactly another, with their parameters and hooks; a layer in several
+    places stays one. Gives (module, name in it, layer) of what was there."""
+    replaced, made = list[tuple[nn.Module, str, nn.Linear]](), dict[nn.Linear, nn.Linear]()
     for module in list(network.modules()):
-        for name, child in list(module.named_children()):
-            if type(child) is nn.Linear:
-                yield module, name, child
-
-
-def _quick(layer: nn.Linear) -> Linear:
-    quick = Linear.__new__(Linear)
-    quick.__dict__.update(layer.__dict__)  # which shares parameters and hooks
-    return quick
+        for name, child in list(module._modules.items()):
+            if type(child) is not kind:
+                continue
+            if child not in made:
+                made[child] = by.__new__(by)
+                made[child].__dict__.update(child.__dict__)  # which shares parameters and hooks
+            setattr(module, name, made[child])
+            replaced.append((module, name, child))
+    return replaced

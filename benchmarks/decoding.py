@@ -45,7 +45,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def by_pillow(content: bytes) -> Tensor:
-    return torch.from_numpy(np.array(read_image(content))).permute(2, 0, 1).contiguous()
+    return torch.from_numpy(np.array(read_image(content, ignore_orientation=True))).permute(2, 0, 1).contiguous()
 
 
 def by_torchvision(content: bytes) -> Tensor:
@@ -79,7 +79,11 @@ def all_of(decode: Callable[[bytes], Tensor], files: Sequence[bytes]) -> Step:
 
 def ready(content: bytes, decode: Callable[[bytes], Tensor] | None) -> Tensor:
     """An input of 224 pixels, from Pillow's image or from what another decoder gives."""
-    image = read_image(content) if decode is None else Image.fromarray(decode(content).permute(1, 2, 0).numpy())
+    image = (
+        read_image(content, ignore_orientation=True)
+        if decode is None
+        else Image.fromarray(decode(content).permute(1, 2, 0).numpy())
+    )
     return INPUT.apply(image)
 
 
@@ -107,6 +111,8 @@ def main() -> None:
     groups = generated()
     if options.images:
         paths = sorted(path for path in options.images.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg", ".png"))
+        if not paths:
+            parser.error(f"{options.images} has no JPEG or PNG files")
         groups = iter([(str(options.images.name), [path.read_bytes() for path in paths])])
     print("| files | Pillow, images/s | torchvision, images/s | ratio | for 224 px, ratio | same bytes | furthest level |")
     print("|---|" + "---:|" * 6)

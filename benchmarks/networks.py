@@ -13,8 +13,8 @@ fused      the same after `robustvit.fuse`
 bf16       ours under `--precision bf16`; in training, as with `loop.precision=bf16`
 compiled   ours under `torch.compile`, with freezing
 
-The share of the matmul rate compares the operations of the network with the rate at which `torch.mm` multiplies matrices like
-those of the networks, measured in the same process. Peak memory is how much the resident set grows at most during one
+The share of the matmul rate compares the operations of the network with the rate at which PyTorch multiplies matrices like
+those of the networks in the same precision, measured in the same process. Peak memory is how much the resident set grows at most during one
 evaluation or training step, in a process of its own (Linux only).
 """
 
@@ -61,15 +61,23 @@ SIZE = 224
 _FIXED = ("running_mean", "running_var", "attn_mask")
 
 
-def matmul_rate(repeats: int) -> float:
-    """Floating-point operations per second of a matrix product like those of the networks."""
-    a, b = torch.randn(16 * 196, 384), torch.randn(384, 1536)
+def matmul_rate(repeats: int, dtype: torch.dtype = torch.float32) -> float:
+    """Floating-point operations per second of a matrix product like those of the networks, by the fastest way that PyTorch has:
+    `torch.mm`, or as a convolution of 1x1."""
+    a, b = torch.randn(16 * 196, 384, dtype=dtype), torch.randn(384, 1536, dtype=dtype)
+    maps, weight = a.view(16, 1, 196, 384).permute(0, 3, 1, 2), b.t().contiguous()[:, :, None, None]
 
-    def run() -> None:
-        for _ in range(20):
-            torch.mm(a, b)
+    def products(step: Step) -> Step:
+        def run() -> None:
+            with torch.inference_mode():
+                for _ in range(20):
+                    step()
 
-    return 20 * 2 * a.shape[0] * a.shape[1] * b.shape[1] / median(seconds_of(run, repeats))
+        return run
+
+    ways = (lambda: torch.mm(a, b), lambda: torch.nn.functional.conv2d(maps, weight))
+    fastest = min(median(seconds_of(products(way), repeats)) for way in ways)
+    return 20 * 2 * a.shape[0] * a.shape[1] * b.shape[1] / fastest
 
 
 def build(name: str) -> tuple[dict[str, Tensor], nn.Module]:
@@ -173,12 +181,13 @@ def flops_of(name: str, mode: str) -> int:
 
 
 def measure(name: str, mode: str, side: str, options: argparse.Namespace) -> None:
-    """Prints what one process finds: seconds of a step, of the first step, and the rate of torch.mm."""
+    """Prints what one process finds: seconds of a step, of the first step, and the rate of products."""
     repeats, step = options.repeats, STEPS[mode](name, side, torch.randn(options.batch, 3, SIZE, SIZE))
     start = time.perf_counter()
     step()
     first = time.perf_counter() - start
-    found = {"seconds": median(seconds_of(step, repeats)), "first": first, "rate": matmul_rate(repeats)}
+    rate = matmul_rate(repeats, torch.bfloat16 if side == "bf16" else torch.float32)
+    found = {"seconds": median(seconds_of(step, repeats)), "first": first, "rate": rate}
     print(json.dumps(found))
 
 
@@ -219,9 +228,10 @@ def in_new_process(name: str, mode: str, side: str, keeps: bool, options: argpar
     return found
 
 
-def peak_memory_mb(name: str, mode: str, side: str) -> float:
+def peak_memory_mb(name: str, mode: str, side: str, options: argparse.Namespace) -> float:
     """Growth of the peak resident set over one step, in a process of its own."""
-    return memory_in_process(__file__, [name, mode, side])
+    how = ["--batch", str(options.batch), "--threads", str(options.threads)]
+    return memory_in_process(__file__, [name, mode, side, *how])
 
 
 def tap_steps(images: Tensor) -> dict[str, Step]:
@@ -260,8 +270,8 @@ def main() -> None:
 
 def print_all(options: argparse.Namespace) -> None:
     rate = matmul_rate(options.repeats) / 1e9
-    print(f"batch {options.batch}, {SIZE} px, {options.threads} threads; torch.mm: {rate:.0f} GFLOP/s\n")
-    print("| network | mode | side | images/s | plain / it | of torch.mm | images/s, memory kept | plain / it | of torch.mm |")
+    print(f"batch {options.batch}, {SIZE} px, {options.threads} threads; products: {rate:.0f} GFLOP/s\n")
+    print("| network | mode | side | images/s | plain / it | of the rate | images/s, memory kept | plain / it | of the rate |")
     print("|---|---|---|" + "---:|" * 6)
     for name in options.networks:
         check(name)
@@ -271,7 +281,7 @@ def print_all(options: argparse.Namespace) -> None:
     if "memory" not in options.skip:
         for name in options.networks:
             for mode in STEPS:
-                plain_mb, ours_mb = (peak_memory_mb(name, mode, side) for side in ("plain", "ours"))
+                plain_mb, ours_mb = (peak_memory_mb(name, mode, side, options) for side in ("plain", "ours"))
                 told = f"plain {plain_mb:.0f} MB, ours {ours_mb:.0f} MB, {plain_mb / ours_mb:.2f}x"
                 print(f"{name} peak memory, {mode}: {told}", flush=True)
     if "tap" not in options.skip:

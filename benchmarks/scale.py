@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--work", type=int, default=128, help="images of a command, a multiple of 16")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--most", type=int, default=4, help="sizes of each curve")
+    parser.add_argument("--most", type=int, default=4, choices=[2, 3, 4], help="sizes of each curve")
     parser.add_argument("--figure", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -73,7 +73,8 @@ def corrupt_command(folder: Path, images: int) -> list[str]:
         scenes = Scenes("test", images, (256, 256))
         for i in range(images):
             as_image(scenes[i][0]).save(source / f"{i:05}.png")
-    return ["corrupt", str(folder / "images"), str(folder / "out"), "--names", "common15", "--severities", "3"]
+    about = ["--names", "common15", "--severities", "3", "--workers", "1"]  # of a process
+    return ["corrupt", str(folder / "images"), str(folder / "out"), *about]
 
 
 def train_command(folder: Path, images: int) -> list[str]:
@@ -122,8 +123,6 @@ def seconds(name: str, work: int, many: bool, threads: int) -> float:
         module = ["-m", "robustvit", *command]
         if many:
             module = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={threads}", *module]
-        elif name == "corrupt":
-            module += ["--workers", "1"]
         environment = {**os.environ, "OMP_NUM_THREADS": str(1 if many else threads)}
         start = time.perf_counter()
         subprocess.run([sys.executable, *module], check=True, env=environment, capture_output=True)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from map_trees import write_acdc
 from PIL import Image
 from torch import nn
 
@@ -103,6 +104,53 @@ def test_files_on_disk_are_compared_too(tmp_path: Path) -> None:
     check = results.models[0].measurements[0].precision_check
     assert check is not None
     assert (check.images, check.changed) == (8, 1.0)
+
+
+def test_attacks_that_learn_first_are_not_learned_again_for_the_comparison() -> None:
+    attacks = {"fgsm": {}, "patches-adversarial": {"fit_steps": 2}}
+    told: list[int] = []
+    results = rv.evaluate(
+        rv.create_model("vit_nano", pretrained=True),
+        "scenes-easy:16",
+        "clean",
+        attacks=attacks,
+        precision="bf16",
+        batch_size=8,
+        report=lambda what, done, total: told.append(total),
+    )
+    measurement = results.models[0].measurements[0]
+    assert measurement.precision_check is not None
+    assert "fgsm_accuracy" in measurement.precision_check.changes
+    assert not [key for key in measurement.precision_check.changes if "patches" in key]
+    assert [key for key in measurement.summary if "patches" in key]
+
+
+def test_the_conditions_of_a_dataset_in_parts_are_compared_too(tmp_path: Path) -> None:
+    write_acdc(tmp_path / "acdc")
+    network = rv.create_model("fan_hybrid_nano/segformer", num_classes=19).eval()
+    results = rv.evaluate(network, tmp_path, "acdc", precision="bf16", examples=0)
+    measurement = results.models[0].measurements[0]
+    assert measurement.precision_check is not None
+    assert measurement.precision_check.images == measurement.data["images"]
+
+
+def test_what_is_not_compared_is_said() -> None:
+    network = rv.create_model("vit_nano", num_classes=10, depth=1).eval()
+    measurement = rv.evaluate(network, Scenes("test", 2), "imagenet-p", precision="bf16").models[0].measurements[0]
+    assert measurement.precision_check is None
+    assert [note.text for note in measurement.notes if note.kind == "precision"] == [
+        "Computed in bf16, and not compared with fp32."
+    ]
+
+
+def test_a_function_has_a_precision_of_its_own() -> None:
+    def answer(images: list[torch.Tensor]) -> torch.Tensor:
+        return torch.zeros(len(images), 10)
+
+    with pytest.raises(ValueError, match="FunctionNetwork"):
+        rv.evaluate(answer, Scenes("test", 4), "clean", precision="bf16")
+    found = rv.evaluate(answer, Scenes("test", 4), "clean", precision="auto")
+    assert found.models[0].protocol["precision"] == "fp32"
 
 
 @pytest.mark.parametrize(

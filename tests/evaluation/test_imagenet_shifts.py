@@ -116,8 +116,28 @@ def test_other_images_are_not_taken_for_imagenet_sketch(tmp_path: Path) -> None:
     _save(tmp_path / "val", tuple(IMAGENET_WNIDS[number] for number in NUMBERS))
     with refused(LayoutError, "no folder imagenet-sketch", "CLASS/IMAGE.JPEG"):
         rv.evaluate(ByGrey(1000), tmp_path, ["clean", "imagenet-sketch"])
+    with refused(LayoutError, "no folder imagenet-sketch", "CLASS/IMAGE.JPEG"):
+        rv.evaluate(ByGrey(1000), tmp_path / "val", "imagenet-sketch")
     with refused(LayoutError, "10 classes", "the 1000 of ImageNet"):
         rv.evaluate(ByGrey(10), "scenes:4", "imagenet-sketch")
+
+
+@pytest.mark.parametrize("place", ["sketch", "imagenet-sketch/val", "ImageNet-Sketch"])
+def test_imagenet_sketch_is_found_where_people_keep_it(place: str, tmp_path: Path) -> None:
+    _save(tmp_path / place, tuple(IMAGENET_WNIDS[number] for number in NUMBERS))
+    for data in {tmp_path, tmp_path / place, tmp_path / place.split("/")[0]}:
+        model = rv.evaluate(ByGrey(1000), data, "imagenet-sketch").models[0]
+        assert model.summary["imagenet_sketch_accuracy"].value == 1
+
+
+def test_a_class_map_says_what_folders_of_imagenet_sketch_are(tmp_path: Path) -> None:
+    names = [f"class {number}" for number in NUMBERS]
+    _save(tmp_path / "drawings", tuple(names))
+    with refused(LayoutError, "5 classes", "class map"):
+        rv.evaluate(ByGrey(1000), tmp_path / "drawings", "imagenet-sketch")
+    mapped = dict(zip(names, NUMBERS, strict=True))
+    model = rv.evaluate(ByGrey(1000), tmp_path / "drawings", "imagenet-sketch", class_map=mapped).models[0]
+    assert model.summary["imagenet_sketch_accuracy"].value == 1
 
 
 def test_the_command_measures_both(

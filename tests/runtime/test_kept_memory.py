@@ -51,6 +51,37 @@ def test_tensors_after_the_first_ones_cost_hardly_a_page_fault(thread: str) -> N
     assert page_faults("keep", thread) < page_faults("free", thread) / 4
 
 
+COMPUTED = """
+import sys
+import robustvit as rv
+
+if sys.argv[1] == "keep":
+    rv.keep_memory()
+import torch
+
+torch.set_num_threads(1)
+torch.manual_seed(0)
+model = rv.create_model("fan_vit_nano", num_classes=10)
+images = rv.corrupt(torch.randint(0, 256, (4, 3, 32, 32), dtype=torch.uint8), "fog", severity=3) / 255
+model(images).logsumexp(1).sum().backward()
+found = torch.cat([model.eval()(images).flatten(), *(p.grad.flatten() for p in model.parameters())])
+print(found.double().sum().item(), found.abs().max().item(), found[::997].tolist())
+"""
+
+
+@needs_glibc
+def test_what_is_computed_stays_the_same_to_the_last_bit() -> None:
+    def computed(kept: str) -> str:
+        return subprocess.run([sys.executable, "-c", COMPUTED, kept], capture_output=True, text=True, check=True).stdout
+
+    assert computed("keep") == computed("free") != ""
+
+
+def test_it_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROBUSTVIT_KEEP_MEMORY", "0")
+    assert not keep_memory()
+
+
 def test_without_glibc_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     class Musl:
         mallopt = None

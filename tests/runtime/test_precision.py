@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
 
 import robustvit as rv
 from robustvit.runtime import precision
-from robustvit.runtime.precision import answering_in, chosen_precision, half_precision_gain
+from robustvit.runtime.precision import agreed_precision, answering_in, chosen_precision, half_precision_gain
+from robustvit.runtime.processes import Processes
 
 FAMILIES = ("fan_vit_nano", "fan_hybrid_nano", "fan_swin_nano", "rvt_nano", "vit_nano")
 TOLERANCE = 0.03
@@ -26,6 +31,79 @@ def test_auto_is_half_only_where_that_is_faster(monkeypatch: pytest.MonkeyPatch)
 def test_a_device_that_cannot_is_not_chosen() -> None:
     assert half_precision_gain("meta") == 0  # multiplies nothing
     assert half_precision_gain("cpu") > 0
+
+
+@dataclass(frozen=True)
+class Others(Processes):
+    """Processes of which the first says what it has found."""
+
+    found: str = "bf16"
+
+    def gather(self, value: Any) -> list[Any]:
+        return [self.found, value]
+
+
+def test_all_processes_take_what_the_first_has_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "half_precision_gain", lambda device: 1.0)
+    network = nn.Linear(2, 2)
+    assert agreed_precision("auto", [network], Processes()) == "fp32"
+    assert agreed_precision("auto", [network], Others(1, 2)) == "bf16"
+
+
+def test_a_measurement_that_cannot_be_worth_it_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, products = [0.0], list[torch.dtype]()
+
+    class Slow(torch.Tensor):
+        def __matmul__(self, other: torch.Tensor) -> torch.Tensor:
+            products.append(self.dtype)
+            clock[0] += 1.0 if self.dtype == torch.bfloat16 else 0.01
+            return torch.zeros(1, 1)
+
+    monkeypatch.setattr(torch, "ones", lambda *shape, dtype, device: torch.zeros(*shape, dtype=dtype).as_subclass(Slow))
+    monkeypatch.setattr(precision.time, "perf_counter", lambda: clock[0])
+    assert half_precision_gain.__wrapped__("cpu") == pytest.approx(0.01)
+    assert products.count(torch.bfloat16) == 2
+
+
+def test_a_traced_network_is_refused_and_auto_leaves_it_alone() -> None:
+    traced = torch.jit.trace(nn.Linear(2, 2), torch.zeros(1, 2))
+    with pytest.raises(ValueError, match="TopLevelTracedModule"):
+        agreed_precision("fp16", [traced], Processes())
+    assert agreed_precision("auto", [traced], Processes()) == "fp32"
+
+
+def test_methods_that_call_each_other_change_nothing_between_them() -> None:
+    network = rv.create_model("fan_vit_nano").eval()
+    images = torch.randn(2, 3, 32, 32)
+    with torch.no_grad(), answering_in("bf16", network):
+        whole, features = network(images), network.forward_features(images)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(whole, network(images).float())
+        assert torch.equal(features, network.forward_features(images).float())
+
+
+def test_answers_of_any_form_come_as_float32() -> None:
+    @dataclass
+    class Answer(OrderedDict[str, torch.Tensor]):  # as those of Hugging Face's networks
+        logits: torch.Tensor
+
+        def __post_init__(self) -> None:
+            self["logits"] = self.logits
+
+    @dataclass(frozen=True)
+    class Pair:
+        logits: torch.Tensor
+        name: str
+
+    class Network(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[Answer, Pair]:
+            return Answer(x @ x), Pair(x @ x, "b")
+
+    network = Network()
+    with answering_in("bf16", network):
+        answer, pair = network(torch.randn(2, 2))
+    assert (type(answer), answer.logits.dtype, answer["logits"].dtype) == (Answer, torch.float32, torch.float32)
+    assert (pair.logits.dtype, pair.name) == (torch.float32, "b")
 
 
 def test_an_unknown_precision_is_refused() -> None:

@@ -22,13 +22,12 @@ from robustvit.analysis.registry import chosen_studies
 from robustvit.analysis.result import Analysis
 from robustvit.analysis.shared_options import Options
 from robustvit.analysis.subject import Subject, make_subject
-from robustvit.attacks.pixel_network import device_of
 from robustvit.evaluation.unfinished import begin_work, check_owner, end_work, stored_json, title_of
 from robustvit.runtime.damage import set_aside
 from robustvit.runtime.interruption import check_interrupted
 from robustvit.runtime.locking import locking_output
 from robustvit.runtime.memory import fits_memory
-from robustvit.runtime.precision import answering_in, chosen_precision
+from robustvit.runtime.precision import agreed_precision, answering_in
 from robustvit.runtime.processes import Processes
 from robustvit.runtime.stored_work import StoredWork
 
@@ -85,7 +84,7 @@ def analyze(
     settings = options_class()(**vars(options)) if options is not None else options_class()()
     chosen_studies(what)  # before images are opened
     _check(models, limit, output, resume)
-    settings = replace(settings, precision=chosen_precision(settings.precision, device_of(next(iter(models.values())))))
+    settings = replace(settings, precision=agreed_precision(settings.precision, models.values(), Processes()))
     how: dict[str, Any] = dict(limit=limit, size=size, class_map=class_map, ignore_orientation=ignore_orientation)
     subjects = {name: make_subject(name, network, images, settings, **how) for name, network in models.items()}
     subjects = at_size_of_images(subjects) if size is None else subjects

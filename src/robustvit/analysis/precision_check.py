@@ -11,9 +11,10 @@ from robustvit.analysis.plan import PlannedStudy
 from robustvit.analysis.subject import Subject
 from robustvit.runtime.precision import answering_in
 
-__all__ = ["BATCHES", "half_precision_changes"]
+__all__ = ["IMAGES", "half_precision_changes"]
 
-BATCHES = 2
+IMAGES = 16
+"""At most; a trial of more would take longer than some studies."""
 
 
 def half_precision_changes(planned: PlannedStudy, subject: Subject) -> dict[str, float]:
@@ -22,7 +23,7 @@ def half_precision_changes(planned: PlannedStudy, subject: Subject) -> dict[str,
     precision = planned.options.precision
     if precision == "fp32":
         return {}
-    trial = smaller(subject, BATCHES * subject.batch_size)
+    trial = smaller(subject, IMAGES)
     options = planned.study.for_trial(len(trial.pictures), planned.options)
 
     def found(own: str) -> Finding:

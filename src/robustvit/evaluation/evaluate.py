@@ -14,7 +14,6 @@ from typing import Any, Unpack
 
 from torch import nn
 
-from robustvit.attacks.pixel_network import device_of
 from robustvit.evaluation.definitions import definitions
 from robustvit.evaluation.finished_parts import with_all_parts
 from robustvit.evaluation.pass_statistics import statistics_of
@@ -37,7 +36,7 @@ from robustvit.evaluation.unfinished import (
 )
 from robustvit.models.functions import Predict, as_network
 from robustvit.runtime.locking import locking_output
-from robustvit.runtime.precision import chosen_precision
+from robustvit.runtime.precision import agreed_precision
 from robustvit.runtime.processes import Processes, join_processes
 from robustvit.runtime.progress import progress_bar
 from robustvit.runtime.stored_work import StoredWork
@@ -94,9 +93,9 @@ def evaluate(
         raise ValueError("resume=True needs the output folder of the run to go on with")
     models = _named(model)
     settings = Settings.of(data, task_for(task, models.values()), suite, **options)
-    settings = replace(settings, precision=chosen_precision(settings.precision, device_of(next(iter(models.values())))))
-    passes = {name: _planned(network, settings, output) for name, network in models.items()}
     with progress_bar() if report is True else nullcontext(report or None) as bar, join_processes() as processes:
+        settings = replace(settings, precision=agreed_precision(settings.precision, models.values(), processes))
+        passes = {name: _planned(network, settings, output) for name, network in models.items()}
         if output is None:
             return _measure(settings, passes, processes, bar)
         return _measure_into(Path(output), settings, passes, processes, bar, resume)

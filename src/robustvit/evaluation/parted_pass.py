@@ -40,11 +40,15 @@ class PartedPass(Pass):
     parts: tuple[str, ...] = ()
 
     def run(self, processes: Processes, stored: StoredWork | None, report: PassReport | None) -> Tallied:
-        tallied = self.plain.run(processes, stored, report)
+        tallied = replace(self.plain, told=self.told, settings=self.settings).run(processes, stored, report)
         row, ids = tallied.rows[0], tallied.ids
         present = np.array([[True] * len(ids), *([name.startswith(f"{part}/") for name in ids] for part in self.parts)])
         rows = tuple(row.of(own.nonzero()[0]) for own in present)
         return Tallied(ids, self.cells, rows, tallied.skipped, present=present)
+
+    def only(self, positions: range) -> PartedPass:
+        plain = self.plain.only(positions)
+        return replace(self, plain=plain, samples=plain.samples)
 
     @property
     def shows_images(self) -> bool:

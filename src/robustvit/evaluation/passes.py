@@ -160,8 +160,8 @@ class Pass(ABC):
         """Those that the sample with this id can be shown under."""
         return self.conditions
 
-    def first(self, count: int) -> Pass | None:
-        """The same over the first samples alone; None where that is not possible."""
+    def only(self, positions: range) -> Pass | None:
+        """The same over a few samples, without attacks that learn from others first; None where that is not possible."""
         return None
 
     @contextmanager
@@ -259,8 +259,16 @@ class MemoryPass(Pass):
     def attacks(self) -> tuple[Attack, ...]:
         return self.made_attacks
 
-    def first(self, count: int) -> MemoryPass:
-        return replace(self, samples=_first(self.samples, count))
+    def only(self, positions: range) -> MemoryPass:
+        learned = {row for attack in self.made_attacks if attack.learns_from for row in attack.rows}
+        kept = [i for i, cell in enumerate(self.cells) if cell.name not in learned or i < len(self.conditions)]
+        return replace(
+            self,
+            samples=_some(self.samples, positions),
+            made_attacks=tuple(attack for attack in self.made_attacks if not attack.learns_from),
+            cells=tuple(self.cells[i] for i in kept),
+            cell_suites=tuple(self.cell_suites[i] for i in kept),
+        )
 
     def under(self, images: Tensor, ids: list[str], condition: Condition) -> Tensor:
         """uint8 [B, 3, H, W] -> the same under a condition."""
@@ -349,7 +357,8 @@ class MemoryPass(Pass):
 
     def _nothing(self) -> Tallied:
         """Of a batch without samples; all processes of a sharded network take part in every batch."""
-        self._predict(torch.zeros(1, 3, *self.protocol.size, dtype=torch.uint8))
+        nothing = torch.zeros(1, 3, *self.protocol.size, dtype=torch.uint8)
+        predict_images(self.task, self.network, nothing, self.normalisation)
         return Tallied([], self.cells, (Tallies(0, {}),) * len(self.cells))
 
     def _tallied(
@@ -434,8 +443,8 @@ class FilesPass(Pass):
     def sample_sets(self) -> tuple[SampleSet, ...]:
         return tuple(samples for _, samples in self.sets)
 
-    def first(self, count: int) -> FilesPass:
-        sets = tuple((task, _first(samples, count)) for task, samples in self.sets)
+    def only(self, positions: range) -> FilesPass:
+        sets = tuple((task, _some(samples, positions)) for task, samples in self.sets)
         return replace(self, samples=sets[0][1], sets=sets)
 
     def run(self, processes: Processes, stored: StoredWork | None, report: PassReport | None) -> Tallied:
@@ -473,8 +482,8 @@ class FilesPass(Pass):
         return self._data("files on disk")
 
 
-def _first(samples: SampleSet, count: int) -> SampleSet:
-    return samples if count >= len(samples) else SomeSamples(samples, list(range(count)))
+def _some(samples: SampleSet, positions: range) -> SampleSet:
+    return samples if positions == range(len(samples)) else SomeSamples(samples, positions)
 
 
 def worst_cell(attack: Attack) -> Condition:

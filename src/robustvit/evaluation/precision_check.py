@@ -15,10 +15,12 @@ from robustvit.runtime.precision import Precision
 from robustvit.runtime.processes import Processes
 from robustvit.tasks.notes import Note
 
-__all__ = ["PrecisionCheck", "check_precision"]
+__all__ = ["PrecisionCheck", "check_precision", "uncompared_note"]
 
 MOST_BATCHES, FEWEST_IMAGES, PART = 2, 8, 20
-"""The check takes a twentieth of the images, within these bounds: it costs little beside the evaluation."""
+"""The check takes a twentieth of the images, within these bounds."""
+AT_ONCE = 4
+"""A batch is compared in so many parts: label maps of all conditions take much memory."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,11 @@ def _told(key: str, value: Value) -> str:
     return f"{measure.words} by {moved:+.{unit.digits}f}{' points' if unit.symbol == '%' else ''}" if moved else ""
 
 
+def uncompared_note(precision: str) -> Note:
+    """What a reader is told of a pass that cannot be made of a few samples alone."""
+    return Note("precision", "Half precision", f"Computed in {precision}, and not compared with fp32.")
+
+
 def check_precision(planned: Pass, processes: Processes) -> PrecisionCheck | None:
     """None where the pass computes in fp32, or cannot be made of its first samples alone.
 
@@ -62,19 +69,27 @@ def check_precision(planned: Pass, processes: Processes) -> PrecisionCheck | Non
         planned: the pass.
         processes: that share the work.
     """
-    precision = planned.settings.precision
-    count = max(FEWEST_IMAGES, len(planned.samples) // PART)
-    part = None if precision == "fp32" else planned.first(min(count, MOST_BATCHES * planned.settings.batch_size))
-    if part is None:
+    settings, total = planned.settings, len(planned.samples)
+    count = min(total, max(FEWEST_IMAGES, total // PART), MOST_BATCHES * settings.batch_size)
+    whole = None if settings.precision == "fp32" else planned.only(range(count))
+    if whole is None:
         return None
-    tallies, predictions = zip(*(_measured(part, own, processes) for own in (precision, "fp32")), strict=True)
-    if not tallies[0].ids:
+    step, shares = max(1, settings.batch_size // AT_ONCE), list[float]()
+    halves, fulls = list[Tallied](), list[Tallied]()
+    for start in range(0, count, step):
+        part = planned.only(range(start, min(start + step, count)))
+        assert part is not None
+        (half, predicted), (full, expected) = (_measured(part, own, processes) for own in (settings.precision, "fp32"))
+        shares += [part.task.disagreement(*pair) for pair in zip(predicted, expected, strict=True)]
+        halves.append(half)
+        fulls.append(full)
+    if not any(half.ids for half in halves):
         return None
-    shares = [part.task.disagreement(*pair) for pair in zip(*predictions, strict=True)]
     of_all = [share for shares_of_one in processes.gather(shares) for share in shares_of_one]
-    ours, theirs = (Scores(part.scoring, part.scored(tallied), part.settings.seed) for tallied in tallies)
-    images, changes, _ = measured_differences(ours, theirs, statistics_of(part, ours), {})
-    return PrecisionCheck(precision, images, sum(of_all) / max(1, len(of_all)), changes)
+    joined = (Tallied.join(parts, whole.cells) for parts in (halves, fulls))
+    ours, theirs = (Scores(whole.scoring, whole.scored(tallied), settings.seed) for tallied in joined)
+    images, changes, _ = measured_differences(ours, theirs, statistics_of(whole, ours), {})
+    return PrecisionCheck(settings.precision, images, sum(of_all) / max(1, len(of_all)), changes)
 
 
 def _measured(part: Pass, precision: Precision, processes: Processes) -> tuple[Tallied, list[Any]]:

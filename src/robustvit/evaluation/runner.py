@@ -16,7 +16,7 @@ from robustvit.evaluation.attacking import ATTACK_SUITE
 from robustvit.evaluation.examples import make_examples
 from robustvit.evaluation.pass_statistics import statistics_of
 from robustvit.evaluation.passes import Pass, PassReport
-from robustvit.evaluation.precision_check import PrecisionCheck, check_precision
+from robustvit.evaluation.precision_check import PrecisionCheck, check_precision, uncompared_note
 from robustvit.evaluation.results import CellResult, Measurement, ModelResults
 from robustvit.evaluation.statistics import Scores, has_bootstraps, measured_values
 from robustvit.evaluation.tallied import CHANGES, Tallied
@@ -129,11 +129,18 @@ def _measurement(planned: Pass, tallied: Tallied, scored: Scores, check: Precisi
         group_accuracies=groups,
         corruption_accuracies=corruptions,
         attacks={attack.name: attack.describe() for attack in planned.attacks},
-        notes=(*_notes(planned, tallied, has_bootstraps(scored, statistics)), *([check.note()] if check else [])),
+        notes=(*_notes(planned, tallied, has_bootstraps(scored, statistics)), *_precision_notes(planned, check)),
         class_accuracies=planned.scoring.per_class(planned.cells, tallied.rows),
         curves=planned.scoring.curves(planned.cells, tallied.rows),
         precision_check=check,
     )
+
+
+def _precision_notes(planned: Pass, check: PrecisionCheck | None) -> list[Note]:
+    if check is not None:
+        return [check.note()]
+    precision = planned.settings.precision
+    return [] if precision == "fp32" else [uncompared_note(precision)]
 
 
 def _spreads(planned: Pass, tallied: Tallied) -> dict[str, Value]:

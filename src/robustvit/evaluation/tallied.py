@@ -85,6 +85,7 @@ class Tallied:
             rows=rows,
             skipped=[entry for part in parts for entry in part.skipped],
             changes=np.concatenate([empty, *(part.changes for part in parts)], axis=1),
+            present=np.concatenate([np.ones((len(cells), 0), bool), *(part.present for part in parts)], axis=1),
         )
 
     def to_part(self) -> Part:

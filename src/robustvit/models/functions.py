@@ -29,6 +29,8 @@ class FunctionNetwork(nn.Module):
         function: from a list of uint8 [3, H, W] to answers.
     """
 
+    has_own_precision = True
+
     def __init__(self, function: Predict) -> None:
         super().__init__()
         self.function = function

@@ -19,7 +19,6 @@ from typing import Any
 
 from torch import nn
 
-from robustvit.attacks.pixel_network import device_of
 from robustvit.corruptions.conditions import CLEAN, Condition
 from robustvit.corruptions.frost_textures import frost_textures
 from robustvit.corruptions.parameters import SEVERITIES
@@ -39,7 +38,7 @@ from robustvit.predicting.result import ABOUT, TABLE, Predicted
 from robustvit.runtime.damage import set_aside
 from robustvit.runtime.json_lists import write_json_list
 from robustvit.runtime.locking import locking_output
-from robustvit.runtime.precision import Precision, chosen_precision
+from robustvit.runtime.precision import Precision, agreed_precision
 from robustvit.runtime.processes import Processes, join_processes
 from robustvit.runtime.progress import progress_bar
 from robustvit.runtime.spelling import nearest
@@ -140,9 +139,9 @@ def predict(
         channel_order=channel_order,
         frost_folder=Path(frost_folder) if frost_folder is not None else None,
         batch_size=batch_size,
-        precision=chosen_precision(precision, device_of(network)),
     )
     with progress_bar() if report is True else nullcontext(report or None) as bar, join_processes() as processes:
+        job = replace(job, precision=agreed_precision(precision, [network], processes))
         return _predict_into(folder, job, processes, resume, bar)
 
 

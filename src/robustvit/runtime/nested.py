@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import torch
@@ -28,9 +29,13 @@ def map_tensors(value: Any, change: Callable[[Tensor], Any]) -> Any:
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, Mapping):
-        return {name: map_tensors(entry, change) for name, entry in value.items()}
+        entries = {name: map_tensors(entry, change) for name, entry in value.items()}
+        return type(value)(**entries) if is_dataclass(value) else entries  # as the answers of Hugging Face's networks
     if isinstance(value, list | tuple):
         return _like(value, (map_tensors(entry, change) for entry in value))
+    if is_dataclass(value) and not isinstance(value, type):
+        own = {field.name: map_tensors(getattr(value, field.name), change) for field in fields(value) if field.init}
+        return replace(value, **own)
     return value
 
 

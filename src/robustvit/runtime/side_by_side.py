@@ -37,15 +37,17 @@ def side_by_side(calls: Iterable[Callable[[], Result]], cores: int) -> Iterator[
     threads = torch.get_num_threads()
     torch.set_num_threads(threads)  # settles it for this thread, whatever others set
     begun: deque[Future[Result]] = deque()
-    with ThreadPoolExecutor(cores, "side-by-side", initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        try:
-            for call in calls:
-                begun.append(pool.submit(call))
-                if len(begun) == cores:
+    try:
+        with ThreadPoolExecutor(cores, "side-by-side", initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            try:
+                for call in calls:
+                    begun.append(pool.submit(call))
+                    if len(begun) == cores:
+                        yield begun.popleft().result()
+                while begun:
                     yield begun.popleft().result()
-            while begun:
-                yield begun.popleft().result()
-        finally:
-            for future in begun:
-                future.cancel()
-            torch.set_num_threads(threads)
+            finally:
+                for future in begun:
+                    future.cancel()
+    finally:
+        torch.set_num_threads(threads)  # which also is what threads begin with that nobody told another number

@@ -28,6 +28,7 @@ from robustvit.data.samples import UnreadablePictureError, read_image
 from robustvit.runtime.files import explained
 from robustvit.runtime.image_files import check_is_file
 from robustvit.runtime.interruption import WorkersEnd, leave_signals_to_parent, starting_workers
+from robustvit.runtime.kept_memory import keep_memory
 
 __all__ = ["Copied", "Job", "Work", "results"]
 
@@ -114,6 +115,7 @@ def _begin_worker(stop: Any, end: WorkersEnd) -> None:
     global _stop
     _stop = stop
     leave_signals_to_parent(end)
+    keep_memory()  # a process of its own, which does not come through the command line
     torch.set_num_threads(1)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

@@ -25,6 +25,8 @@ from robustvit.tasks.relabelled import Relabelled
 
 __all__ = ["IMAGENET_SKETCH", "IMAGENET_V2", "ImageNetSketch", "ImageNetV2"]
 
+SKETCH = "imagenet-sketch"
+SPLITS = ("train", "val", "validation", "test")
 SKETCH_ACCURACY = register(
     Measure(
         "imagenet_sketch_accuracy",
@@ -47,21 +49,36 @@ V2_ACCURACY = register(
 )
 
 
+def _sketch_folder(data: Path) -> Path:
+    """Where the drawings are: in a folder of `data` named after the suite, or `sketch` as in the published archive, else in
+    `data` itself.
+
+    Raises:
+        LayoutError: its images are those of a split of another dataset.
+    """
+    place = suite_folder(data, SKETCH)
+    if place == data and (data / "sketch").is_dir():
+        return data / "sketch"
+    is_split = data.name in SPLITS or holds_split(data)
+    if place == data and is_split and not any("sketch" in name.lower() for name in (data.name, data.parent.name)):
+        raise LayoutError(
+            f"{place} has no folder {SKETCH}, and its own images are no drawings; give the folder that has CLASS/IMAGE.JPEG "
+            "of ImageNet-Sketch"
+        )
+    return place
+
+
 class ImageNetSketch(Suite):
-    name = "imagenet-sketch"
+    name = SKETCH
     summary = "ImageNet-Sketch: drawings of the 1000 classes"
     tasks = ("classification",)
 
     def plan(self, network: nn.Module, settings: Settings) -> Pass:
         protocol = protocol_for(network, settings, "model", published=True)
-        place = suite_folder(settings.data, self.name) if settings.is_path and Path(settings.data).is_dir() else None
-        if place is not None and place == Path(settings.data) and holds_split(place):
-            raise LayoutError(
-                f"{place} has no folder {self.name}, and its own images are no drawings; give the folder that has "
-                "CLASS/IMAGE.JPEG of ImageNet-Sketch"
-            )
+        place = _sketch_folder(Path(settings.data)) if settings.is_path and Path(settings.data).is_dir() else None
         samples = samples_for(settings, protocol, place)
-        self._check(samples)
+        if settings.class_map is None:
+            self._check(samples)
         return plain_pass(network, settings, self, samples, protocol)
 
     def _check(self, samples: SampleSet) -> None:
@@ -70,7 +87,7 @@ class ImageNetSketch(Suite):
         if classes and len(classes) != len(IMAGENET_WNIDS) and not set(classes) <= set(IMAGENET_WNIDS):
             raise LayoutError(
                 f"{samples.name} has {len(classes)} classes, such as {classes[0]}, and ImageNet-Sketch the 1000 of ImageNet; "
-                "give the folder that has its images"
+                "give the folder that has its images, or a class map"
             )
 
     def statistics(self, task: Task, tallied: Tallied) -> dict[str, Statistic]:

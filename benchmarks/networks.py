@@ -14,8 +14,8 @@ bf16       ours under `--precision bf16`; in training, as with `loop.precision=b
 compiled   ours under `torch.compile`, with freezing
 
 The share of the matmul rate compares the operations of the network with the rate at which PyTorch multiplies matrices like
-those of the networks in the same precision, measured in the same process. Peak memory is how much the resident set grows at most during one
-evaluation or training step, in a process of its own (Linux only).
+those of the networks in the same precision, measured in the same process. Peak memory is how much the resident set grows at
+most during one evaluation or training step, in a process of its own (Linux only).
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ _FIXED = ("running_mean", "running_var", "attn_mask")
 
 
 def matmul_rate(repeats: int, dtype: torch.dtype = torch.float32) -> float:
-    """Floating-point operations per second of a matrix product like those of the networks, by the fastest way that PyTorch has:
-    `torch.mm`, or as a convolution of 1x1."""
+    """Floating-point operations per second of a matrix product like those of the networks, by the fastest way that PyTorch
+    has: `torch.mm`, or a convolution of 1x1."""
     a, b = torch.randn(16 * 196, 384, dtype=dtype), torch.randn(384, 1536, dtype=dtype)
     maps, weight = a.view(16, 1, 196, 384).permute(0, 3, 1, 2), b.t().contiguous()[:, :, None, None]
 

@@ -111,10 +111,21 @@ def test_an_unknown_precision_is_refused() -> None:
         chosen_precision("bf8", "cpu")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_answers_in_half_precision_are_close_and_the_network_stays_as_it_was(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *((name, {}) for name in FAMILIES),
+        *((name, {"tap": 4}) for name in FAMILIES),
+        *((name, {"token_head": True, "token_fusion": True}) for name in ("fan_vit_nano", "fan_hybrid_nano", "rvt_nano")),
+        ("fan_vit_nano", {"channel": "ca"}),
+        ("fan_vit_nano", {"channel": "se"}),
+        ("fan_hybrid_nano/segformer", {}),
+        ("rvt_nano/setr_pup", {}),
+    ],
+)
+def test_answers_in_half_precision_are_close_and_the_network_stays_as_it_was(name: str, options: dict[str, Any]) -> None:
     torch.manual_seed(0)
-    network = rv.create_model(name).eval()
+    network = rv.create_model(name, **options).eval()
     images = torch.randn(4, 3, *network.pretrained_cfg["input_size"][1:])
     attributes, weights = set(vars(network)), {key: value.clone() for key, value in network.state_dict().items()}
     with torch.no_grad():
@@ -127,6 +138,19 @@ def test_answers_in_half_precision_are_close_and_the_network_stays_as_it_was(nam
     assert torch.equal(again, full)
     assert set(vars(network)) == attributes
     assert all(torch.equal(value, weights[key]) for key, value in network.state_dict().items())
+
+
+def test_detectors_find_the_same_features_in_half_precision() -> None:
+    torch.manual_seed(0)
+    network = rv.create_model("fan_hybrid_nano/mask_rcnn", num_classes=3).eval()
+    images = torch.randn(2, 3, 64, 64)
+    with torch.no_grad():
+        full = network.forward_pyramid(network.forward_features(images))
+        with answering_in("bf16", network):
+            half = network.forward_pyramid(network.forward_features(images))
+    for ours, theirs in zip(half, full, strict=True):
+        assert ours.dtype == torch.float32
+        assert 0 < (ours - theirs).abs().max() < TOLERANCE * theirs.abs().max()
 
 
 def test_only_the_network_computes_in_half_precision() -> None:

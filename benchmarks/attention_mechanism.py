@@ -27,9 +27,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+import method_gains
 import robustvit as rv
 from attention_gate import looked_at, test_images
-from method_gains import ADL, LABELER, TAP, Variant, file_name, trained, write_record
+from method_gains import LABELER, VIT, Variant, file_name, trained, write_record
 from robustvit.analysis.attention_stability import attention_stability
 from robustvit.analysis.token_labels import token_labels
 from robustvit.data.normalisation import Normalisation
@@ -38,12 +39,11 @@ from robustvit.methods import attention_diversification
 from robustvit.recording.tape import record
 
 VARIANTS = {
-    "FAN": Variant(),
-    "FAN + ADL": Variant((ADL,)),
-    "FAN + ADL from the start": Variant(("methods.adl={}",)),
-    "FAN + TAP": Variant((TAP,)),
-    "FAN + 3x3 average": Variant(("model.tap=avg3x3",)),
+    **{name: method_gains.VARIANTS[name] for name in ("ViT", "ViT + ADL", "ViT + TAP")},
+    "ViT + ADL from the start": Variant((VIT, "methods.adl={}"), length=2),
+    "ViT + 3x3 average": Variant((VIT, "model.tap=avg3x3"), length=2),
 }
+"""Of the network whose attention matters (`attention_gate.py`)."""
 CORRUPTIONS = ("gaussian_noise", "gaussian_blur")
 ATTENTION = {
     "row_cosine": "row cosine",

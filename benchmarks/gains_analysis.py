@@ -22,6 +22,8 @@ from scipy import stats
 from method_gains import VARIANTS
 
 LEVEL = 0.95
+LINES = {"FAN": ("FAN", "FAN, twice as long"), "ViT": ("ViT",)}
+"""Network -> the variants whose checkpoints make its line."""
 Records = Mapping[str, Mapping[int, Mapping[str, Any]]]
 """Variant -> seed -> record."""
 
@@ -84,14 +86,24 @@ def compared(records: Records) -> Iterator[str]:
 
 
 def at_equal_clean(records: Records) -> Iterator[str]:
-    """How far the corrupted accuracy of a variant lies above the line that FAN moves along while it trains, once and twice as
-    long."""
-    line = clean_to_corrupted(records, ("FAN", "FAN, twice as long"))
-    names = [name for name in records if name != "FAN"]
-    beyond = {name: above(records, name, line) for name in records}
-    found = [paired(beyond[name], beyond["FAN"]) for name in names]
-    yield "| corrupted accuracy at equal clean accuracy, beyond FAN's | 15 corruptions | |\n|---|---|---|"
+    """How far the corrupted accuracy of a variant lies above the line that its network without a method moves along while it
+    trains."""
+    names, found = list[str](), list[Difference]()
+    for base, of_line in LINES.items():
+        own = [name for name in records if network_of(name) == base]
+        if base not in own:
+            continue
+        line = clean_to_corrupted(records, of_line)
+        beyond = {name: above(records, name, line) for name in own}
+        names += [f"{name}, beyond {base}'s line" for name in own if name != base]
+        found += [paired(beyond[name], beyond[base]) for name in own if name != base]
+    yield "| corrupted accuracy at equal clean accuracy | 15 corruptions | |\n|---|---|---|"
     yield from rows(names, {"corrupted": found})
+
+
+def network_of(variant: str) -> str:
+    """ "ViT + TAP" -> "ViT"."""
+    return variant.split(" +")[0].split(",")[0]
 
 
 def rows(names: Sequence[str], columns: Mapping[str, Sequence[Difference]]) -> Iterator[str]:

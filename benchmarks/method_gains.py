@@ -66,18 +66,23 @@ class Variant:
     reference: tuple[str, ...] = ("FAN",)
 
 
+VIT = "model.name=vit_nano"
 VARIANTS = {
     "FAN": Variant(reference=()),
-    "FAN + TAP": Variant((TAP,)),
-    "FAN + ADL": Variant((ADL,)),
-    "FAN + AFAT": Variant((AFAT,)),
-    "FAN + AFAT at 0.005": Variant(("methods.afat={weight: 0.005}",)),
     "FAN, twice as long": Variant(length=2),
     "FAN + STL": Variant((HEAD,), is_student=True, reference=("FAN", "FAN, twice as long")),
-    "all together": Variant((TAP, ADL, AFAT, HEAD), is_student=True, reference=("FAN", "FAN, twice as long", "FAN + STL")),
-    "ViT": Variant(("model.name=vit_nano",)),
+    "FAN, all together": Variant(
+        (TAP, ADL, AFAT, HEAD), is_student=True, reference=("FAN", "FAN, twice as long", "FAN + STL")
+    ),
+    "ViT": Variant((VIT,), length=2, reference=("FAN, twice as long",)),
+    "ViT + TAP": Variant((VIT, TAP), length=2, reference=("ViT",)),
+    "ViT + ADL": Variant((VIT, ADL), length=2, reference=("ViT",)),
+    "ViT + AFAT": Variant((VIT, AFAT), length=2, reference=("ViT",)),
+    "ViT + AFAT at 0.005": Variant((VIT, "methods.afat={weight: 0.005}"), length=2, reference=("ViT",)),
 }
-"""ADL begins late and AFAT has a lambda that acts on this network; beside it the published one (docs/adl.md, docs/afat.md)."""
+"""Each method on a network where it can act (docs/results.md): attention matters to `vit_nano` after 2400 updates
+(`attention_gate.py`), and AFAT's corruption network finds patches that hurt it; STL teaches the network of its paper. ADL
+begins late and AFAT has a lambda that acts, beside the published one (docs/adl.md, docs/afat.md)."""
 LABELER = Variant((HEAD, "methods.stl_labeler={}"), reference=())
 
 

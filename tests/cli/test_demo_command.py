@@ -131,6 +131,7 @@ def test_help_of_the_demo_speaks_of_all_tasks(capsys: pytest.CaptureFixture[str]
     assert "same-size" not in told
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_short")
 def test_the_demo_of_segmentation_compares_two_segmenters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--task", "segmentation", "--output", str(tmp_path / "demo")]) == 0

@@ -56,6 +56,7 @@ def test_onnx_of_a_token_network_agrees_at_any_batch_size(tmp_path: Path, images
         torch.testing.assert_close(torch.from_numpy(got), expected, rtol=0, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_onnx_of_a_segmenter_agrees_at_any_batch_size(tmp_path: Path) -> None:
     import onnxruntime
 

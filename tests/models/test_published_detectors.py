@@ -105,6 +105,7 @@ def test_objects_are_the_published_ones_in_pixels_of_the_original_image(detector
         assert (pixels - wanted[:, 6]).abs().max() <= 1
 
 
+@pytest.mark.slow
 def test_the_call_does_all_of_it(detector: Any) -> None:
     images = reference_input(*DETECT["input"])
     with torch.inference_mode():

@@ -123,6 +123,7 @@ def test_what_another_task_has_not_is_refused(options: dict[str, Any], named: tu
         rv.evaluate(Averaging(), DATA, **{"suite": "clean", "task": "mean_colour", "examples": 0, **options})
 
 
+@pytest.mark.slow
 def test_a_trained_network_knows_its_task_and_two_processes_measure_it_alike(tmp_path: Path, site: Path) -> None:
     changes = ["task=mean_colour", "data.train=scenes:16", "data.val=scenes:8", "loss.smoothing=0", "loop.batch_size=8"]
     changes += ["model.name=vit_nano", "model.options={embed_dim: 32, depth: 2, num_heads: 2}", "loop.max_updates=1"]

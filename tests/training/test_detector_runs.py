@@ -20,6 +20,7 @@ def config(*changes: str) -> TrainConfig:
     return load_config("fan/mask_rcnn_tiny", [f"loop.max_updates={UPDATES}", "data.val=", *changes], twin=True)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_a_detector_is_resumed_bit_for_bit_with_batches_by_workers(tmp_path: Path) -> None:
     train(config(), tmp_path / "whole")

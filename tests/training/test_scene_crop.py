@@ -52,7 +52,7 @@ def test_the_published_share_of_all_crops_is_bad(number: int, labels: np.ndarray
     assert np.mean(is_bad) == pytest.approx(REFERENCE["cat_max_ratio"][number]["share_of_bad_positions"], abs=1e-12)
 
 
-@pytest.mark.parametrize(("number", "labels"), [(0, STRIPE), (1, DOTTED)])
+@pytest.mark.parametrize(("number", "labels"), [(0, STRIPE), pytest.param(1, DOTTED, marks=pytest.mark.slow)])
 def test_re_draws_leave_the_published_share_of_bad_crops(number: int, labels: np.ndarray) -> None:
     expected = REFERENCE["cat_max_ratio"][number]["expected_bad_after_redraws"]
     crop = SceneCrop((32, 32), (1.0, 1.0), cat_max_ratio=0.75)

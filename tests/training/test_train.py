@@ -122,7 +122,7 @@ def test_a_group_of_the_whole_batch_is_no_group_and_smaller_ones_train_otherwise
     assert not same(whole, weights_of(tmp_path / "4"))
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize("precision", ["bf16", pytest.param("fp16", marks=pytest.mark.slow)])
 def test_mixed_precision_trains(tmp_path: Path, precision: str) -> None:
     changes = [f"loop.precision={precision}", "schedule.epochs=1", "methods.afat={}", "methods.patch_augment={}"]
     result = train(tiny_config(changes), tmp_path / "run")

@@ -31,6 +31,8 @@ benchmark: $(INSTALLED)
 	$(BIN)/python benchmarks/corruptions.py
 	$(BIN)/python benchmarks/scenes.py
 	$(BIN)/python benchmarks/evaluation.py
+	$(BIN)/python benchmarks/decoding.py
+	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/methods.py
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/segmentation.py

@@ -1,7 +1,7 @@
 """Passes: which samples a network sees, under which conditions, and what that gives.
 
 A suite turns what a user asks for into a pass. All suites that corrupt the same images in memory share one, in which every
-image is decoded once; a suite of files has one set of files per condition.
+image is decoded once; a suite of files has one set of files per condition (`files_pass.py`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from robustvit.tasks.too_small import TooSmallError, ask, why_not_corrupted
 if TYPE_CHECKING:
     from robustvit.evaluation.suites.suite import Suite
 
-__all__ = ["FilesPass", "MemoryPass", "Pass", "PassReport", "PassStoppedError", "counter", "worst_cell"]
+__all__ = ["MemoryPass", "Pass", "PassReport", "PassStoppedError", "counter", "some_of", "worst_cell"]
 
 PassReport = Callable[[str, int, int], None]
 """Callback for progress: (what is being done, steps done, steps in all). It may raise `PassStoppedError`."""
@@ -264,7 +264,7 @@ class MemoryPass(Pass):
         kept = [i for i, cell in enumerate(self.cells) if cell.name not in learned or i < len(self.conditions)]
         return replace(
             self,
-            samples=_some(self.samples, positions),
+            samples=some_of(self.samples, positions),
             made_attacks=tuple(attack for attack in self.made_attacks if not attack.learns_from),
             cells=tuple(self.cells[i] for i in kept),
             cell_suites=tuple(self.cell_suites[i] for i in kept),
@@ -429,61 +429,10 @@ class MemoryPass(Pass):
         return about
 
 
-@dataclass(frozen=True)
-class FilesPass(Pass):
-    """Files that show the conditions: one set of samples per cell, taken as they are.
-
-    Attributes:
-        sets: (task, samples) of each cell.
-    """
-
-    sets: tuple[tuple[Task, SampleSet], ...] = ()
-
-    @property
-    def sample_sets(self) -> tuple[SampleSet, ...]:
-        return tuple(samples for _, samples in self.sets)
-
-    def only(self, positions: range) -> FilesPass:
-        sets = tuple((task, _some(samples, positions)) for task, samples in self.sets)
-        return replace(self, samples=sets[0][1], sets=sets)
-
-    def run(self, processes: Processes, stored: StoredWork | None, report: PassReport | None) -> Tallied:
-        name = self.suites[0].name
-        found = []
-        for cell, (task, samples) in zip(self.cells, self.sets, strict=True):
-            what = f"{name} {cell}" if len(self.cells) > 1 else name
-            own = stored.below(f"{cell.name}-{cell.severity}") if stored else None
-            tallied = self._plain(task, samples).run(processes, own, report, what)
-            found.append(Tallied(tallied.ids, (cell,), tallied.rows, tallied.skipped))
-        return self._side_by_side(found)
-
-    def _plain(self, task: Task, samples: SampleSet) -> MemoryPass:
-        """The samples of one cell as they are."""
-        about = (task, samples, self.protocol, self.normalisation, self.settings)
-        return MemoryPass(self.network, self.suites, (CLEAN,), self.cell_suites[:1], *about, told=self.told)
-
-    def _side_by_side(self, found: list[Tallied]) -> Tallied:
-        """The cells as conditions of the same samples: those that every cell has."""
-        ids = sorted(set(found[0].ids).intersection(*(tallied.ids for tallied in found)))
-        rows = tuple(tallied.of(ids).rows[0] for tallied in found)
-        several = len(self.cells) > 1
-        skipped = [
-            (f"{cell.name}/{cell.severity}/{name}" if several else name, reason)
-            for cell, tallied in zip(self.cells, found, strict=True)
-            for name, reason in tallied.skipped
-        ]
-        return Tallied(ids, self.cells, rows, skipped)
-
-    def digest(self, samples: Digest) -> None:
-        for _, files in self.sets:
-            add_samples(samples, files)
-
-    def describe_data(self) -> dict[str, Any]:
-        return self._data("files on disk")
-
-
-def _some(samples: SampleSet, positions: range) -> SampleSet:
-    return samples if positions == range(len(samples)) else SomeSamples(samples, positions)
+def some_of(samples: SampleSet, positions: range) -> SampleSet:
+    """Those of the positions that the set has."""
+    whole = range(len(samples))
+    return samples if positions == whole else SomeSamples(samples, [i for i in positions if i in whole])
 
 
 def worst_cell(attack: Attack) -> Condition:

@@ -18,7 +18,8 @@ from robustvit.data.protocols import Protocol, protocol_of
 from robustvit.data.readers.class_folders import LayoutError
 from robustvit.data.samples import DatasetSamples, SampleSet, SomeSamples
 from robustvit.evaluation.attacking import ATTACK_SUITE
-from robustvit.evaluation.passes import FilesPass, MemoryPass
+from robustvit.evaluation.files_pass import FilesPass
+from robustvit.evaluation.passes import MemoryPass
 from robustvit.evaluation.settings import Settings
 from robustvit.models.functions import own_protocol
 from robustvit.tasks.base import Task

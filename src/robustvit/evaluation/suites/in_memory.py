@@ -12,7 +12,8 @@ from robustvit.attacks.pixel_network import check_network, frozen
 from robustvit.corruptions.conditions import CLEAN, PATCHES, Condition
 from robustvit.corruptions.registry import corruption_names
 from robustvit.data.readers.corrupted_images import copy_settings
-from robustvit.evaluation.passes import FilesPass, MemoryPass, Pass
+from robustvit.evaluation.files_pass import FilesPass
+from robustvit.evaluation.passes import MemoryPass, Pass
 from robustvit.evaluation.planning import files_pass, input_size, memory_pass, protocol_for
 from robustvit.evaluation.settings import Settings
 from robustvit.evaluation.statistics import corruption_statistics

@@ -306,6 +306,7 @@ def test_predictions_in_half_precision_say_how_far_they_differ(tmp_path: Path) -
     assert predicted.protocol["precision"] == "bf16"
     assert predicted.protocol["checked_images"] == 4
     assert 0 <= predicted.protocol["changed"] <= 0.5
+    assert 0 <= predicted.protocol["share_change"] <= predicted.protocol["changed"] * 2  # of two conditions
     plain = rv.predict(network, "scenes-easy:6", tmp_path / "full", corruption="fog")
     assert plain.protocol["precision"] == "fp32"
     assert "changed" not in plain.protocol

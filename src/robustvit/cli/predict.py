@@ -159,7 +159,8 @@ def _tell(predicted: Predicted, output: Path) -> None:
     if protocol.get("changed") is not None:
         note(
             f"computed in {protocol['precision']}: {_percent(protocol['changed'])} of the predictions for the first "
-            f"{protocol['checked_images']} {kind} differ from those in fp32"
+            f"{protocol['checked_images']} {kind} differ from those in fp32, and the share of a class by "
+            f"{_percent(protocol['share_change'])} at most"
         )
     files = ", ".join(f"{file} (the colours of the classes)" if file == LEGEND else file for file in predicted.files)
     note(f"{count} {kind.removesuffix('s') if count == 1 else kind} predicted: {files} in {output}")

@@ -131,21 +131,27 @@ class Job:
             return self.form.predict(self.task, self.network, images, self.normalisation)
 
     def check_precision(self) -> dict[str, Any]:
-        """In half precision, the share of the predictions for the first batch, under all conditions, that differ from those in
-        fp32; see `Task.disagreement`."""
+        """What half precision does to the first batch, under all conditions: `changed`, the share of the predictions that
+        differ from those in fp32 (see `Task.disagreement`), and `share_change`, by how much the share of a class, over the
+        images of a condition, differs at most."""
         about: dict[str, Any] = {"precision": self.precision}
         if self.precision == "fp32":
             return about
         batches = decoded_batches(self.samples, self.protocol, self.batch_size, lambda number: number == 0)
-        in_full, shares = replace(self, precision="fp32"), list[float]()
+        in_full, differing = replace(self, precision="fp32"), list[float]()
+        moved = np.zeros((len(self.conditions), len(self.form.classes(self.task))))
         with evaluation_mode(self.network), closing(batches), closing(_batches(self, batches)) as made:  # type: ignore[type-var]
             batch = next(made, _Batch(0, [], []))
             for _, inputs in batch.groups:
-                for images in inputs:
-                    pairs = zip(self.ask(images), in_full.ask(images), strict=True)
-                    shares += [self.form.disagreement(self.task, *pair) for pair in pairs]
-        changed = sum(shares) / len(shares) if shares else None
-        return {**about, "checked_images": sum(len(ids) for ids, _ in batch.groups), "changed": changed}
+                for place, images in enumerate(inputs):
+                    for half, full in zip(self.ask(images), in_full.ask(images), strict=True):
+                        differing.append(self.form.disagreement(self.task, half, full))
+                        moved[place] += self.form.shares(self.task, half) - self.form.shares(self.task, full)
+        count = sum(len(ids) for ids, _ in batch.groups)
+        if not count:
+            return {**about, "checked_images": 0, "changed": None, "share_change": None}
+        largest = float(np.abs(moved).max(initial=0.0)) / count
+        return {**about, "checked_images": count, "changed": sum(differing) / len(differing), "share_change": largest}
 
 
 @dataclass

@@ -40,6 +40,16 @@ def test_runs_are_measured_by_the_published_rule_of_stl_and_say_so(tmp_path: Pat
         tiny_sweep(tmp_path, RATE, (0,), changes=PICO, resume=True)
 
 
+def test_runs_are_measured_as_they_are_validated_unless_the_sweep_says_otherwise(tmp_path: Path) -> None:
+    def answer(folder: Path, options: dict[str, bool]) -> str:
+        result = tiny_sweep(folder, RATE, (0,), changes=[*PICO, "validation={token_fusion: true}"], task_options=options)
+        stored = Results.load(folder / result.cells[0].folder / "evaluation").models[0]
+        return str(stored.measurements[0].data.get("answer", ""))
+
+    assert answer(tmp_path / "own", {}).startswith("class logits + 0.5")
+    assert not answer(tmp_path / "other", {"token_fusion": False}).startswith("class logits + 0.5")
+
+
 def test_a_network_without_a_token_head_is_refused_before_it_is_trained(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has no token head"):
         tiny_sweep(tmp_path, RATE, (0,), task_options=FUSED)

@@ -48,8 +48,8 @@ class Measuring:
         return self.data or config.data.val
 
     def task(self, config: TrainConfig) -> Task:
-        """The task of a run, as it is measured."""
-        return task_named(config.task).with_options(**self.options)
+        """The task of a run, as it is measured: with the options of its validation, and those of the sweep before them."""
+        return task_named(config.task).with_options(**{**config.validation, **self.options})
 
     def to_json(self) -> dict[str, Any]:
         plain = {**vars(self), "suites": list(self.suites)}

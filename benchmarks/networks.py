@@ -9,7 +9,8 @@ medians over their processes. All of it is done twice: with the allocator as it 
 
 plain      `plain.py`: the released procedure, operation by operation
 ours       the network that `create_model` gives
-fused      the same after `robustvit.fuse`
+mkl        the same with `nn.Linear` for all linear layers (`layers.linear.plain_linear`)
+fused      ours after `robustvit.fuse`
 bf16       ours under `--precision bf16`; in training, as with `loop.precision=bf16`
 compiled   ours under `torch.compile`, with freezing
 
@@ -42,6 +43,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import plain
 import robustvit
 from measuring import Step, medians, memory_in_process, print_memory_of
+from robustvit.layers.linear import plain_linear
 from robustvit.runtime.full_attention import full_attention
 from robustvit.runtime.precision import answering_in
 
@@ -55,7 +57,7 @@ PUBLISHED = {
     "fan_swin_tiny": "fan_swin_tiny_patch4_window7_224",
     "rvt_tiny": "rvt_tiny",
 }
-SIDES = {"evaluation": ("plain", "ours", "fused", "bf16", "compiled"), "training": ("plain", "ours", "bf16")}
+SIDES = {"evaluation": ("plain", "ours", "mkl", "fused", "bf16", "compiled"), "training": ("plain", "ours", "mkl", "bf16")}
 USUAL = ("plain", "ours", "fused", "bf16")
 SIZE = 224
 _FIXED = ("running_mean", "running_var", "attn_mask")
@@ -110,6 +112,11 @@ def in_half(model: nn.Module) -> Callable[[Tensor], object]:
     return forward
 
 
+def in_linear_layers(model: nn.Module) -> nn.Module:
+    plain_linear(model)
+    return model
+
+
 def compiled(model: nn.Module) -> Callable[[Tensor], object]:
     """With constants folded and weights packed."""
     import torch._inductor.config
@@ -124,6 +131,7 @@ def evaluation_step(name: str, side: str, images: Tensor) -> Step:
     made: dict[str, Callable[[], Callable[[Tensor], object]]] = {
         "plain": lambda: lambda x: plain.forward(PUBLISHED[name], weights, x),
         "ours": lambda: model,
+        "mkl": lambda: in_linear_layers(model),
         "fused": lambda: robustvit.fuse(model),
         "bf16": lambda: in_half(model),
         "compiled": lambda: compiled(model),
@@ -155,7 +163,7 @@ def training_step(name: str, side: str, images: Tensor) -> Step:
     if side == "plain":
         parameters = [w for w in trained.values() if w.requires_grad]
         return train(lambda x: plain.forward(PUBLISHED[name], trained, x, training=True)[0], parameters)
-    return train(model, list(model.parameters()))
+    return train(in_linear_layers(model) if side == "mkl" else model, list(model.parameters()))
 
 
 STEPS = {"evaluation": evaluation_step, "training": training_step}

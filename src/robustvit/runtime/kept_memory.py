@@ -24,8 +24,7 @@ def keep_memory() -> bool:
 
     Three options of glibc's malloc: blocks of up to 1 GiB come from the heap, the heap does not shrink, and all threads share
     one. Nothing that is computed changes. Others get the memory back when the process ends. The peak may grow: where small
-    blocks that stay lie between large ones of ever new sizes, what was freed does not fit what comes next (0 to 15 % for
-    networks on batches and images of varying size; several times as much where only the largest block lives on purpose).
+    blocks that stay lie between large ones of ever new sizes, what was freed does not fit what comes next.
     Every command of robustvit calls it at its start. In a program of your own, call it first, before torch is imported:
     threads with a heap of their own stay as they are, and so may later threads that reuse one. A second call is harmless. With
     another C library (macOS, Windows, musl) nothing happens, nor with ROBUSTVIT_KEEP_MEMORY=0 in the environment.
